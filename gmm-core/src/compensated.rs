@@ -1,29 +1,29 @@
-//! Compensated sums: the rounding errors of the additions are summed as well.
+//! Compensated sums, which also sum the rounding errors of their additions.
 
-/// Neumaier's compensated sum (1974): error independent of the number of terms.
+/// Returns Neumaier's compensated sum (1974), whose error does not grow with the number of terms.
 pub fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sum = (0.0, 0.0);
     values.into_iter().for_each(|v| add(&mut sum, v));
     total(sum)
 }
 
-/// A sum with its rounding errors; they are not numbers where the sum is infinite.
+/// Adds the rounding errors to a sum, unless it is infinite and they are NaN.
 fn total((sum, low): (f64, f64)) -> f64 {
     if sum.is_infinite() { sum } else { sum + low }
 }
 
-/// Adds to a sum, and to the rounding errors of its additions.
+/// Adds a value to a sum, and its rounding error to `low`.
 fn add((sum, low): &mut (f64, f64), v: f64) {
     let t = *sum + v;
     *low += if sum.abs() >= v.abs() { (*sum - t) + v } else { (v - t) + *sum };
     *sum = t;
 }
 
-/// Several compensated sums, by number.
+/// Several compensated sums.
 pub struct Sums(Vec<(f64, f64)>);
 
 impl Sums {
-    /// `n` sums of 0.
+    /// Returns `n` sums of 0.
     pub fn new(n: usize) -> Self {
         Self(vec![(0.0, 0.0); n])
     }
@@ -37,41 +37,40 @@ impl Sums {
     pub fn add_outer(&mut self, at: usize, r: f64, v: &[f64]) {
         for (i, a) in v.iter().enumerate() {
             for (j, b) in v.iter().enumerate() {
-                // A responsibility of zero times a square that overflows is not a number.
+                // (r * a) * b: r = 0 stays zero even if a * b overflows.
                 self.add(at + i * v.len() + j, r * a * b);
             }
         }
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub fn totals(self) -> Vec<f64> {
         self.0.into_iter().map(total).collect()
     }
 }
 
-/// log Σ exp(v), with the maximum taken out so that nothing overflows and a far sample keeps its
-/// finite value.
+/// Returns log Σ exp(v), with the maximum taken out, so nothing overflows and a far sample keeps its finite value.
 pub(crate) fn log_sum_exp(v: &[f64]) -> f64 {
     let (max, log_sum) = around_largest(v);
     max + log_sum
 }
 
-/// Subtracts log Σ exp(v) from the logarithms `v`, so that their exponentials sum to one, and returns
-/// it. What is subtracted is not rounded at the size of the logarithms, where log 2 may be nothing.
+/// Subtracts log Σ exp(v) from the logarithms `v`, so that their exponentials sum to one, and returns it. Subtracting
+/// the maximum first keeps log 2 from vanishing beside large logarithms.
 pub(crate) fn log_softmax(v: &mut [f64]) -> f64 {
     let (max, log_sum) = around_largest(v);
     v.iter_mut().for_each(|v| *v = (*v - max) - log_sum);
     max + log_sum
 }
 
-/// Replaces logarithms by the shares exp(v) / Σ exp(v) and returns log Σ exp(v).
+/// Replaces logarithms by the shares exp(v) / Σ exp(v), and returns log Σ exp(v).
 pub(crate) fn softmax(v: &mut [f64]) -> f64 {
     let log_sum = log_softmax(v);
     v.iter_mut().for_each(|v| *v = v.exp());
     log_sum
 }
 
-/// The largest of the logarithms, and log Σ exp(v − largest); that is 0 where the largest is infinite.
+/// Returns the largest logarithm, and log Σ exp(v − largest) (0 if the largest is infinite).
 fn around_largest(v: &[f64]) -> (f64, f64) {
     let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     match max.is_infinite() {

@@ -1,9 +1,9 @@
-//! Errors. Their texts say what is wrong, where it is, and what to do.
+//! Errors, whose texts say what is wrong, where, and what to do.
 
-/// The result of every fallible call of this crate.
+/// The result of this crate's fallible calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong in this crate. Indices count from 0.
+/// All errors of this crate. Indices count from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
         row: usize,
         /// Its column.
         column: usize,
-        /// The value itself.
+        /// The value.
         value: f64,
     },
     /// An array holds NaN or an infinite number.
@@ -25,13 +25,13 @@ pub enum Error {
         "{what} holds {} at row {row}, column {column} (counted from 0); remove the row or fill in a finite value", short(*value)
     )]
     NonFinite {
-        /// Which array.
+        /// The array.
         what: &'static str,
         /// Row of the first such value.
         row: usize,
         /// Its column.
         column: usize,
-        /// The value itself.
+        /// The value.
         value: f64,
     },
     /// A data set without rows or without columns.
@@ -43,33 +43,33 @@ pub enum Error {
         columns: usize,
     },
     /// Two shapes that must agree do not.
-    #[error("the shape of {what} is {got:?} where {expected:?} is needed")]
+    #[error("the shape of {what} is {got:?}; expected {expected:?}")]
     ShapeMismatch {
-        /// Which array.
+        /// The array.
         what: &'static str,
-        /// The shape that would fit.
+        /// The expected shape.
         expected: Vec<usize>,
-        /// The shape found.
+        /// The actual shape.
         got: Vec<usize>,
     },
-    /// Covariances, or arrays of their shape, that are of another type than is needed.
-    #[error("{what} are of the covariance type `{got}` where `{expected}` is needed")]
+    /// Covariances, or arrays of their shape, of an unexpected type.
+    #[error("the covariance type of {what} is `{got}`; expected `{expected}`")]
     WrongCovarianceType {
-        /// Which arrays.
+        /// The arrays.
         what: &'static str,
-        /// The name of the type that would fit.
+        /// The name of the expected type.
         expected: &'static str,
-        /// The name of the type found.
+        /// The name of the actual type.
         got: &'static str,
     },
     /// A parameter of one component is not usable.
     #[error("{what} of component {component} (counted from 0) is {}: {remedy}", short(*value))]
     BadComponent {
-        /// Which parameter, for example `variance in column 3`.
+        /// The parameter, for example `variance in column 3`.
         what: String,
-        /// The component it belongs to.
+        /// The component.
         component: usize,
-        /// The value found.
+        /// The value.
         value: f64,
         /// What to do.
         remedy: &'static str,
@@ -79,7 +79,7 @@ pub enum Error {
     WeightSum {
         /// Their sum.
         sum: f64,
-        /// How far from one it may be.
+        /// The largest allowed deviation from one.
         tolerance: f64,
     },
     /// A covariance matrix whose two triangles differ.
@@ -88,7 +88,7 @@ pub enum Error {
          mirrored; average the matrix with its transpose", named(*component), short(*upper), short(*lower)
     )]
     NotSymmetric {
-        /// The component it belongs to; none for the one tied covariance.
+        /// The component; `None` for the tied covariance.
         component: Option<usize>,
         /// Row of the entry in the upper triangle.
         row: usize,
@@ -102,13 +102,13 @@ pub enum Error {
     /// A covariance matrix without a Cholesky factor.
     #[error(
         "the covariance of {} is not positive definite: its Cholesky factorisation fails at pivot {pivot} (counted \
-         from 0); that feature is constant there or a combination of those before it: remove the feature, \
+         from 0); that feature is constant there or a combination of earlier features: remove it, \
          standardize the columns, raise reg_covar, or use fewer components", named(*component)
     )]
     NotPositiveDefinite {
-        /// The component it belongs to; none for the one tied covariance.
+        /// The component; `None` for the tied covariance.
         component: Option<usize>,
-        /// The first leading minor that fails, as the index of its last row.
+        /// The last row of the first leading minor that fails.
         pivot: usize,
     },
     /// A sample weight that is not usable.
@@ -125,7 +125,7 @@ pub enum Error {
     /// [`Interrupt::raise`](crate::interrupt::Interrupt::raise) was called.
     #[error("the computation was interrupted")]
     Interrupted,
-    /// A sample so far from every component that its log-density is outside the range of float64.
+    /// A sample so far from every component that its log-density is outside float64's range.
     #[error(
         "the sample at row {row} (counted from 0) is infinitely far from every component; standardise the data or \
          start closer to it"
@@ -134,7 +134,7 @@ pub enum Error {
         /// Its row.
         row: usize,
     },
-    /// A component without samples, when there are no earlier parameters that it could retain.
+    /// A component without samples, and without earlier parameters to keep.
     #[error(
         "component {component} (counted from 0) has no samples (its responsibilities sum to {}); use fewer \
          components or another start", short(*count)
@@ -145,17 +145,17 @@ pub enum Error {
         /// The sum of its responsibilities.
         count: f64,
     },
-    /// Sums that left the range of the precision they were formed in.
+    /// Sums outside the range of their precision.
     #[error("{what} of component {component} (counted from 0) is {}; standardise the data, or use float64", short(*value))]
     NonFiniteStatistic {
-        /// Which sum.
+        /// The sum.
         what: &'static str,
         /// The component.
         component: usize,
-        /// The value found.
+        /// The value.
         value: f64,
     },
-    /// A parameter of a fit that is not usable.
+    /// An unusable parameter of a fit.
     #[error("{name} is {value}: {remedy}")]
     BadParameter {
         /// The parameter.
@@ -165,7 +165,7 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
-    /// A column in which nothing is observed.
+    /// A column without any observed value.
     #[error(
         "nothing is observed in column {column} (counted from 0): all of its values are missing, or in rows without weight; \
          leave the column out"
@@ -179,7 +179,7 @@ pub enum Error {
         "only {n_samples} samples have a weight above zero, too few for {n_components} components; use at most {n_samples}"
     )]
     TooFewWeightedSamples {
-        /// The samples with weight.
+        /// The number of samples with weight.
         n_samples: usize,
         /// K.
         n_components: usize,
@@ -192,15 +192,15 @@ pub enum Error {
         /// K.
         n_components: usize,
     },
-    /// A row that the data does not have.
-    #[error("row {row} (counted from 0) was asked for, but there are only {n_samples}")]
+    /// A row outside the data.
+    #[error("there is no row {row} (counted from 0); the data has {n_samples} rows")]
     NoSuchRow {
         /// The row.
         row: usize,
         /// N.
         n_samples: usize,
     },
-    /// A feature that the mixture does not have.
+    /// A feature outside the mixture.
     #[error("there is no feature {feature} (counted from 0); the mixture has {n_features}: 0 to {}", n_features.saturating_sub(1))]
     NoSuchFeature {
         /// The feature.
@@ -208,7 +208,7 @@ pub enum Error {
         /// D.
         n_features: usize,
     },
-    /// A feature that is named twice.
+    /// A feature named twice.
     #[error("feature {feature} (counted from 0) is named twice; name it once")]
     RepeatedFeature {
         /// The feature.
@@ -217,17 +217,17 @@ pub enum Error {
     /// Samples could not be read from their source, for example a file.
     #[error(transparent)]
     Load(Box<dyn std::error::Error + Send + Sync>),
-    /// Something that this backend cannot do.
+    /// A request that the backend does not support.
     #[error("{what} is not supported by {backend}; {remedy}")]
     Unsupported {
-        /// What was asked for.
+        /// The request.
         what: String,
         /// The backend.
         backend: &'static str,
         /// What to do.
         remedy: &'static str,
     },
-    /// A component whose standard deviations are at the ends of the working precision's range.
+    /// A component whose standard deviation is at an end of the working precision's range.
     #[error(
         "component {component}, column {column} (counted from 0) cannot be evaluated in {precision}: its standard deviation is \
          nearly zero or infinite there; multiply the data by a constant, so that its values are nearer to one"
@@ -240,19 +240,19 @@ pub enum Error {
         /// The working precision.
         precision: &'static str,
     },
-    /// More memory than is left was asked for.
+    /// A request for more memory than is available.
     #[error(
         "{what}, of shape {shape:?}, take {} of memory{}; {remedy}", in_words(*needed),
         available.map_or_else(String::new, |left| format!(", and {} are left", in_words(left.into())))
     )]
     Memory {
-        /// What was to be made, in the plural.
+        /// The arrays, in the plural.
         what: String,
-        /// Its shape.
+        /// The shape.
         shape: Vec<usize>,
-        /// The bytes that it takes.
+        /// The bytes needed.
         needed: u128,
-        /// The bytes that are left, where the system tells.
+        /// The bytes available, if the system tells.
         available: Option<u64>,
         /// What to do.
         remedy: String,
@@ -260,45 +260,44 @@ pub enum Error {
     /// Threads could not be started.
     #[error("{n_threads} threads cannot be used: {message}")]
     Threads {
-        /// How many were asked for.
+        /// The number requested.
         n_threads: usize,
-        /// Why not.
+        /// The reason.
         message: String,
     },
-    /// A kernel was requested that the backend does not have, or that cannot compute with this
-    /// shape.
+    /// A requested kernel that the backend lacks, or that cannot compute with this shape.
     #[error("kernel `{name}` {problem}; available here: {available}")]
     Kernel {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Why it cannot be used.
+        /// The reason.
         problem: String,
-        /// The names of the kernels that can be used.
+        /// The names of the usable kernels.
         available: String,
     },
-    /// A name that no covariance type has.
+    /// An unknown covariance type.
     #[error("there is no covariance type `{name}`; use full, tied, diag or spherical")]
     UnknownCovarianceType {
-        /// The name given.
+        /// The given name.
         name: String,
     },
-    /// A name that no device has.
+    /// An unknown device.
     #[error(
         "there is no device `{name}`; use auto, cpu, reference, cuda, cuda:N (the GPU of number N), or several: cuda:all, or a list \
          such as cuda:0,2 or cuda:0,cpu"
     )]
     UnknownDevice {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// No usable CUDA device.
     #[error("no CUDA device: {reason}; use the CPU (device `cpu` or `auto`), or repair the driver")]
     NoCudaDevice {
-        /// Why not; the driver's message, if there is one.
+        /// The reason: the driver's message, if there is one.
         reason: String,
     },
-    /// A fit was given up because its caller asked for that.
-    #[error("the fit was stopped before it had ended; fit again")]
+    /// A fit was stopped at its caller's request.
+    #[error("the fit was stopped before its end; fit again")]
     Stopped,
     /// A call of the CUDA driver failed.
     #[error("CUDA call {op} failed: {message}")]
@@ -310,16 +309,16 @@ pub enum Error {
     },
 }
 
-/// What else can be done about NaN in data.
+/// The remedy for NaN in data.
 const MISSING: &str = "; if NaN stands for a missing value, say so: --missing (Samples::with_missing, missing=True)";
 
-/// A number as text, with an exponent if it would have many zeros otherwise.
+/// Formats a number, with an exponent if it would have many zeros.
 fn short(value: f64) -> String {
     let zeros = value != 0.0 && value.is_finite() && !(1e-5..1e16).contains(&value.abs());
     if zeros { format!("{value:e}") } else { value.to_string() }
 }
 
-/// A number of bytes in words, for example `1.5 GiB`.
+/// Formats a number of bytes, for example `1.5 GiB`.
 pub fn in_words(bytes: u128) -> String {
     const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
@@ -331,7 +330,7 @@ pub fn in_words(bytes: u128) -> String {
     }
 }
 
-/// How an error names the component of a covariance; none stands for the tied one.
+/// Names the component of a covariance; `None` is the tied one.
 fn named(component: Option<usize>) -> String {
     component.map_or_else(|| "all components (tied)".into(), |k| format!("component {k} (counted from 0)"))
 }

@@ -1,4 +1,4 @@
-//! Ending a computation before it is done.
+//! Interruption of a computation.
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ thread_local! {
     static CURRENT: RefCell<Interrupt> = RefCell::default();
 }
 
-/// A flag that another thread raises to end what is computed under it: long loops look at it, and give
-/// [`Error::Interrupted`] then. A clone is the same flag.
+/// A flag that another thread raises to end a computation: long loops check it and return [`Error::Interrupted`]. A
+/// clone is the same flag.
 ///
 /// ```
 /// use gmm_host::{Covariances, Error, Interrupt, Mixture};
@@ -43,16 +43,16 @@ impl Interrupt {
         work()
     }
 
-    /// The flag under which this thread computes; one that nobody raises where there is none. Parallel
-    /// loops take it before they begin, because their other threads have none.
+    /// Returns the flag installed on this thread, or one that is never raised. Parallel loops take it before they
+    /// begin, because other threads have none.
     pub fn current() -> Self {
         CURRENT.with_borrow(Self::clone)
     }
 
-    /// An error where the flag is raised.
+    /// Checks whether the flag is raised.
     ///
     /// # Errors
-    /// [`Error::Interrupted`].
+    /// [`Error::Interrupted`] if it is.
     pub fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }

@@ -1,13 +1,13 @@
-//! What [`gmm-host`](https://docs.rs/gmm-host) and its backends share: mixtures, samples, sufficient
-//! statistics, and the [`Evaluator`](contract::evaluator::Evaluator) that a backend implements.
+//! Code shared by [`gmm-host`](https://docs.rs/gmm-host) and its backends: mixtures, samples, sufficient statistics,
+//! and the [`Evaluator`](contract::evaluator::Evaluator) that a backend implements.
 //!
-//! Programs use `gmm-host`, which re-exports what they need. The rest of this crate is for backends
-//! and changes with them.
+//! Programs use `gmm-host`, which re-exports what they need. All else in this crate is for backends and changes with
+//! them.
 //!
 //! # The order of the modules
 //!
-//! A module uses only modules that stand before it in this order, and `.ci/modules` holds it to
-//! that. A line with a colon lists the modules of a folder.
+//! A module uses only modules that stand before it in this order; `.ci/modules` checks this. A line with a colon lists
+//! the modules of a folder.
 //!
 //! ```text
 //! error, interrupt, memory, compensated, simd, precision

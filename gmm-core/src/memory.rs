@@ -1,5 +1,5 @@
-//! Whether there is memory for what a caller asks for, before it is allocated: an allocation that
-//! fails ends the process, and so does a system that has given more than it has.
+//! Checks of the available memory before an allocation: a failed allocation ends the process, and so does a system that
+//! has promised more memory than it has.
 pub mod groups;
 
 pub use crate::error::in_words;
@@ -9,14 +9,13 @@ use std::hint::black_box;
 use std::path::Path;
 use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
-/// What takes fewer bytes than this is not looked at.
+/// Allocations below this size are not checked.
 const SMALL: u128 = 64 << 20;
 
-/// Checks that an array of `shape`, with `element` bytes for each of its elements, has room in the
-/// memory that is left. `what` is what the error calls it, in the plural ("the draws of the missing
-/// values"), and `remedy` what the caller can do.
+/// Checks that an array of `shape`, with `element` bytes per element, fits into the available memory. `what` names the
+/// array in the error, in the plural ("the draws of the missing values"); `remedy` says what the caller can do.
 ///
-/// Shapes of less than 64 MiB are not looked at, so that a small call does not ask the system.
+/// Shapes below 64 MiB are not checked, so that small calls need not ask the system.
 ///
 /// ```
 /// use gmm_host::{Error, memory};
@@ -29,14 +28,13 @@ const SMALL: u128 = 64 << 20;
 /// # Errors
 /// [`Error::Memory`].
 pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Result<()> {
-    // Saturated it is more than any machine has.
+    // A saturated number is more than any machine has.
     let needed = shape.iter().fold(element as u128, |bytes, &length| bytes.saturating_mul(length as u128));
     if needed < SMALL {
         return Ok(());
     }
     let available = available();
-    // Whether a system that gives no more than it has gives so much, only an allocation tells. The
-    // compiler must not leave it out as unused.
+    // Without overcommitment only an allocation tells. The compiler must not remove it as unused.
     let given = || usize::try_from(needed).is_ok_and(|n| black_box(&mut Vec::<u8>::new()).try_reserve_exact(n).is_ok());
     if available.is_none_or(|available| needed <= available.into()) && given() {
         return Ok(());
@@ -44,22 +42,21 @@ pub fn check(what: &str, shape: &[usize], element: usize, remedy: &str) -> Resul
     Err(Error::Memory { what: what.into(), shape: shape.to_vec(), needed, available, remedy: remedy.into() })
 }
 
-/// The memory that this process may use, in bytes: the machine's, or less where it or a group of
-/// processes that it is in has a limit (`ulimit -v`, cgroups). None where the system does not tell.
+/// Returns the memory that this process may use, in bytes: the machine's, or a lower limit of the process or its
+/// control groups (`ulimit -v`, cgroups). `None` if the system does not tell.
 pub fn total() -> Option<u64> {
     let system = system(MemoryRefreshKind::nothing().with_ram())?;
     let total = Some(system.total_memory()).filter(|&bytes| bytes > 0)?;
     Some(limits(system).into_iter().fold(total, |total, limit| total.min(limit.total)))
 }
 
-/// Half of [`total`], in bytes: what the program `gmm` and the Python package let data and its
-/// copies take unless told otherwise. Where the system does not tell its memory, 8 GiB is assumed.
+/// Returns half of [`total`], in bytes: the default limit of the program `gmm` and the Python package for data and its
+/// copies. If the system does not tell its memory, 8 GiB is assumed.
 pub fn half() -> u64 {
     total().unwrap_or(8 << 30) / 2
 }
 
-/// What is left of it, and of the swap space where the machine's memory decides, in bytes. None where
-/// the system does not tell.
+/// Returns the memory left of [`total`], in bytes, with swap space if no lower limit holds; `None` if unknown.
 pub fn available() -> Option<u64> {
     let system = system(MemoryRefreshKind::everything())?;
     let left = Some(system.available_memory()).filter(|&bytes| bytes > 0)?;
@@ -71,7 +68,6 @@ fn system(what: MemoryRefreshKind) -> Option<System> {
     System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()
 }
 
-/// The limits of this process and of the groups that it is in.
 fn limits(mut system: System) -> Vec<Limit> {
     let mut limits = groups::limits(Path::new("/"), system.free_swap());
     if let (Some(total), Ok(pid)) = (address_space(), sysinfo::get_current_pid()) {
@@ -83,7 +79,7 @@ fn limits(mut system: System) -> Vec<Limit> {
     limits
 }
 
-/// The limit of the addresses of this process, in bytes (`ulimit -v`).
+/// Returns the limit of this process's address space, in bytes (`ulimit -v`).
 fn address_space() -> Option<u64> {
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::As).current;
@@ -105,14 +101,13 @@ mod tests {
     fn more_than_there_is_is_an_error_and_less_is_not() {
         let free = available().unwrap() as usize;
         assert!(check("the samples", &[free / 4, 1], 1, "draw fewer").is_ok());
-        // Between the two lies what other processes take and free meanwhile.
+        // Far enough from the size above for other processes to take and free memory meanwhile.
         for shape in [vec![8 * free, 1], vec![usize::MAX, usize::MAX, usize::MAX, 3], vec![1 << 40, 1 << 10]] {
             let error = check("the samples", &shape, 8, "draw fewer").unwrap_err();
             let text = error.to_string();
             assert!(text.starts_with(&format!("the samples, of shape {shape:?}, take ")), "{text}");
             assert!(text.ends_with("; draw fewer"), "{text}");
         }
-        // An empty array takes nothing.
         assert!(check("the samples", &[usize::MAX, 0], 8, "draw fewer").is_ok());
     }
 }

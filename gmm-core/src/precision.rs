@@ -9,15 +9,13 @@ pub enum Precision {
     Float64,
 }
 
-/// What an evaluation is for, which decides how many digits it needs.
+/// The purpose of an evaluation, which decides how many digits it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Log-likelihoods, labels and responsibilities: a sample within 16 standard deviations of its
-    /// component is to have a log-density within 10⁻³ of the truth, and one that is farther from
-    /// all components within 10⁻³ and 10⁻⁶ of its log-density.
+    /// Log-likelihoods, labels and responsibilities. The log-density of a sample within 16 standard deviations of its
+    /// component is accurate to 10⁻³; farther from all components, to 10⁻³ plus 10⁻⁶ of the log-density.
     LogLikelihood,
-    /// The E-step: rounding is to move the mean log-likelihood, by which EM decides whether it has
-    /// converged, by less than 10⁻⁶.
+    /// The E-step. Rounding moves the mean log-likelihood, EM's convergence criterion, by less than 10⁻⁶.
     Statistics,
 }

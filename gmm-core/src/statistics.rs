@@ -11,16 +11,15 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 pub use sums::CentredSums;
 pub use update::Update;
 
-/// Added to every count before it divides, as in scikit-learn (10·ε); see [`Statistics::update`].
+/// The number added to every count before a division, as in scikit-learn (10·ε); see [`Statistics::update`].
 pub const COUNT_FLOOR: f64 = 10.0 * f64::EPSILON;
 
-/// The sufficient statistics of a mixture over some samples: made in one pass over a chunk of data,
-/// merged with those of other chunks in any grouping, turned into parameters.
+/// The sufficient statistics of a mixture over some samples. A pass over a chunk of data makes them; chunks merge in
+/// any grouping; the M-step turns them into parameters.
 ///
-/// With responsibilities rᵢₖ (each times its sample's weight): counts Nₖ = Σᵢ rᵢₖ, means x̄ₖ = Σᵢ
-/// rᵢₖ xᵢ / Nₖ, and the scatter around each component's own x̄ₖ, in the shape of the mixture's
-/// covariance type: `full` Σᵢ rᵢₖ (xᵢ−x̄ₖ)(xᵢ−x̄ₖ)ᵀ, `tied` the sum of these over k, `diag` their
-/// diagonals, `spherical` their traces (sums over the features, not means).
+/// With responsibilities rᵢₖ (times the sample weights): counts Nₖ = Σᵢ rᵢₖ, means x̄ₖ = Σᵢ rᵢₖ xᵢ / Nₖ, and the
+/// scatter around x̄ₖ in the shape of the covariance type: `full` Σᵢ rᵢₖ (xᵢ−x̄ₖ)(xᵢ−x̄ₖ)ᵀ, `tied` its sum over k,
+/// `diag` its diagonals, `spherical` its traces (sums over the features, not means).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
     weight: f64,
@@ -31,7 +30,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// The statistics of no samples, the neutral element of [`merge`](Self::merge).
+    /// Returns the statistics of no samples, the neutral element of [`merge`](Self::merge).
     pub fn empty(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
         Self {
             weight: 0.0,
@@ -42,7 +41,7 @@ impl Statistics {
         }
     }
 
-    /// The statistics that so many samples of each component would have, spread as the component is.
+    /// Returns the expected statistics of `samples` samples from each component.
     pub fn of_mixture(mixture: &Mixture, samples: f64) -> Self {
         let (k, d) = mixture.means().dim();
         let factor = match mixture.covariance_type() {
@@ -56,61 +55,61 @@ impl Statistics {
         Self { weight: counts.sum(), log_likelihood: 0.0, counts, means: mixture.means().to_owned(), scatter }
     }
 
-    /// Total weight of the samples (their number, without sample weights).
+    /// Returns the total weight of the samples (their number, without sample weights).
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// Σᵢ wᵢ log p(xᵢ) under the mixture of the E-step.
+    /// Returns Σᵢ wᵢ log p(xᵢ) under the mixture of the E-step.
     pub fn log_likelihood(&self) -> f64 {
         self.log_likelihood
     }
 
-    /// Mean log-likelihood of a sample: scikit-learn's `lower_bound_`.
+    /// Returns the mean log-likelihood of a sample: scikit-learn's `lower_bound_`.
     pub fn lower_bound(&self) -> f64 {
         self.log_likelihood / self.weight
     }
 
-    /// Nₖ (K,).
+    /// Returns Nₖ (K,).
     pub fn counts(&self) -> ArrayView1<'_, f64> {
         self.counts.view()
     }
 
-    /// x̄ₖ (K, D); of no meaning where the count is zero.
+    /// Returns x̄ₖ (K, D); meaningless where the count is zero.
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.means.view()
     }
 
-    /// The scatter, in the shape of the covariance type.
+    /// Returns the scatter, in the shape of the covariance type.
     pub fn scatter(&self) -> &Covariances {
         &self.scatter
     }
 
-    /// The scatter in its own memory, which an M-step takes for the covariances.
+    /// Returns the scatter in its own memory, which an M-step reuses for the covariances.
     pub(crate) fn into_scatter(self) -> Covariances {
         self.scatter
     }
 
-    /// Type of the mixture's covariances and of the scatter.
+    /// Returns the covariance type of the mixture and of the scatter.
     pub fn covariance_type(&self) -> CovarianceType {
         self.scatter.covariance_type()
     }
 
-    /// K.
+    /// Returns K.
     pub fn n_components(&self) -> usize {
         self.means.nrows()
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.means.ncols()
     }
 
-    /// Adds the statistics of other samples under the same mixture, by the pairwise formula of
-    /// Chan, Golub and LeVeque (1979): nothing is ever moved to the origin, so nothing cancels.
+    /// Adds the statistics of other samples under the same mixture, by the pairwise formula of Chan, Golub and LeVeque
+    /// (1979). Moments are never moved to the origin, so nothing cancels.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where K or D differ, [`Error::WrongCovarianceType`].
+    /// [`Error::ShapeMismatch`] if K or D differ, [`Error::WrongCovarianceType`].
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let (k, d) = self.means.dim();
         if other.means.dim() != (k, d) {
@@ -147,9 +146,8 @@ impl Statistics {
         Ok(())
     }
 
-    /// The statistics of samples that only these components of `mixture` can have generated: those of
-    /// the part that they are of it, with weights of sum one, where exp(`log_share`) is their sum in
-    /// the mixture.
+    /// Embeds these statistics of a part of `mixture` in all its components. Only the part's `components`, with weights
+    /// rescaled to sum one, can have generated the samples; exp(`log_share`) is the sum of their weights in `mixture`.
     pub(crate) fn as_part_of(&self, mixture: &Mixture, components: &[usize], log_share: f64) -> Self {
         let (k, d) = mixture.means().dim();
         let mut counts = Array1::zeros(k);
@@ -164,7 +162,7 @@ impl Statistics {
         Self { weight: self.weight, log_likelihood, counts, means, scatter }
     }
 
-    /// The statistics as if every sample's weight were multiplied by `factor` (not negative).
+    /// Returns the statistics with every sample weight multiplied by `factor` (not negative).
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         self.weight *= factor;
@@ -174,7 +172,7 @@ impl Statistics {
         self
     }
 
-    /// With so much more variance (K, D) of each component's samples; (1, D) for all components.
+    /// Adds variances (K, D) to the samples of each component; (1, D) applies to all components.
     pub fn with_variances(mut self, added: ArrayView2<'_, f64>) -> Self {
         for (c, &count) in self.counts.iter().enumerate() {
             let added = added.row(c.min(added.nrows() - 1));

@@ -1,16 +1,13 @@
-//! The CUDA backend on the emulated device of `gmm_kernels::simt::emulator::driver`: every family
-//! of kernels, through the evaluators and launches of production, compared with the float64
-//! reference.
+//! The CUDA backend on the emulated device of `gmm_kernels::simt::emulator::driver`: every family of kernels, through
+//! the production evaluators and launches, against the float64 reference.
 //!
-//! The device has few multiprocessors, and a variant says how many blocks each of them has at most,
-//! so that blocks and warps go through their loops. A family that is asked for is the one that
-//! computes, or the test fails.
+//! The device has few multiprocessors, and a variant limits the blocks on each, so that blocks and warps repeat their
+//! loops. A requested family makes the computation, or the test fails.
 //!
-//! Tolerances: with f32's unit roundoff u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects
-//! about 2·D roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They are
-//! random, so that they grow with √D for a sample and with √N over samples; as bounds serve e =
-//! 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total. One sample left
-//! out or counted twice of up to 1000 is 10⁻³·Σ|log p| away, a hundred times that or more.
+//! Tolerances: with f32's unit roundoff u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D random
+//! roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They grow with √D for a sample and with
+//! √N over samples. The bounds are e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
+//! One sample of up to 1000 left out or counted twice is 10⁻³·Σ|log p| away, a hundred times that or more.
 mod arrays;
 mod estep;
 mod fit;
@@ -34,16 +31,16 @@ use ndarray::{Array1, Array2, ArrayView1};
 use rand::{Rng, RngExt};
 use rand_distr::StandardNormal;
 
-/// All features of a sample that is far from every component.
+/// The features of a sample far from every component.
 const FAR: f64 = 15.0;
 
-/// The float32 engine, asked for a kernel.
+/// Returns the float32 engine, with a requested kernel.
 fn float32<'a>(samples: &Samples<'a>, kernel: &str) -> Float32<'a> {
     let options = CudaOptions::default().with_kernel(Some(kernel.into()));
     Float32::new(Source::Host(samples.clone(), 0), &options).unwrap()
 }
 
-/// Samples, of which NaN is a missing value, with weights or without.
+/// Returns samples, with NaN for missing values, with or without weights.
 fn samples<'a>(x: &'a Array2<f32>, weights: Option<ArrayView1<'a, f64>>) -> Samples<'a> {
     let samples = if x.iter().any(|v| v.is_nan()) {
         Samples::with_missing(x.view()).unwrap()
@@ -53,7 +50,7 @@ fn samples<'a>(x: &'a Array2<f32>, weights: Option<ArrayView1<'a, f64>>) -> Samp
     weights.into_iter().fold(samples, |samples, weights| samples.with_weights(weights).unwrap())
 }
 
-/// Samples and a mixture, and the truth about them.
+/// Samples and a mixture, with the true results.
 struct Problem<'a> {
     samples: Samples<'a>,
     mixture: Mixture,
@@ -74,7 +71,7 @@ fn normal(rng: &mut impl Rng, n: usize, d: usize) -> Array2<f32> {
     Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal))
 }
 
-/// Makes a share of the values missing, at random and independently of each other.
+/// Makes a share of the values missing, at random and independently.
 fn with_holes(rng: &mut impl Rng, mut x: Array2<f32>, share: f64) -> Array2<f32> {
     x.map_inplace(|v| *v = if rng.random::<f64>() < share { f32::NAN } else { *v });
     x
@@ -95,13 +92,13 @@ impl<'a> Problem<'a> {
         Self { samples, mixture: mixture.clone(), largest_shift: f64::from(largest_shift), total, scores }
     }
 
-    /// Bounds of the errors of a total and of each sample; see the top of the file.
+    /// Returns bounds of the errors of a total and of each sample, from the top of the file.
     fn tolerances(&self) -> (f64, Array1<f64>) {
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
         let rounding = 2.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * self.largest_shift;
         let sample = self.scores.mapv(|v| rounding * v.abs().max(1.0));
         let total = sample.sum() / (n as f64).sqrt() + sample.iter().copied().fold(0.0, f64::max);
-        // With weights, as if all samples had the largest one.
+        // With weights, as if all samples had the largest weight.
         let largest = self.samples.weights().map_or(1.0, |weights| weights.iter().copied().fold(0.0, f64::max));
         (total * largest, sample)
     }
@@ -117,7 +114,7 @@ impl<'a> Problem<'a> {
         );
     }
 
-    /// The total by a kernel, twice.
+    /// Checks the total by a kernel, twice.
     fn total(&self, kernel: &str) {
         let mut evaluator = float32(&self.samples, kernel);
         let total = evaluator.log_likelihood(&self.mixture).unwrap();
@@ -127,7 +124,7 @@ impl<'a> Problem<'a> {
         assert_eq!(total.to_bits(), again.to_bits(), "{kernel}: the same bits every time");
     }
 
-    /// The total and the scores by a kernel.
+    /// Checks the total and the scores by a kernel.
     fn total_and_scores(&self, kernel: &str) {
         self.total(kernel);
         let mut evaluator = float32(&self.samples, kernel);
@@ -141,14 +138,14 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Fails unless the latest evaluation was by this kernel.
+/// Fails unless this kernel made the latest evaluation.
 fn used(evaluator: &dyn Evaluator, kernel: &str) {
     let latest = evaluator.describe().kernel;
     let family = |variant: &str| variant.split([':', '/']).next().unwrap().to_string();
     assert_eq!(family(&latest), family(kernel), "{latest} in the place of {kernel}");
 }
 
-/// A mixture of each covariance type, from random data.
+/// Returns a mixture of each covariance type, from random data.
 fn of_each_type(rng: &mut impl Rng, k: usize, d: usize) -> Vec<Mixture> {
     let diag = random_mixture(rng, k, d);
     let matrix = |rng: &mut dyn Rng| {

@@ -1,5 +1,4 @@
-//! What the CUDA backend's evaluator needs of the engine that evaluates, besides evaluations; and
-//! the engine of complete samples.
+//! The interface between the CUDA backend's evaluator and its engines, and the engine of complete samples.
 use super::float32::Float32;
 use super::float64::Float64;
 use super::options::CudaOptions;
@@ -19,7 +18,6 @@ pub(super) trait Engine: Evaluator {
     fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64>;
 }
 
-/// Implements [`Engine`] for both precisions.
 macro_rules! engine_of {
     ($($precision:ident),*) => {$(
         impl<'a> Engine for EnoughDigits<'a, $precision<'a>> {
@@ -35,8 +33,8 @@ macro_rules! engine_of {
 }
 engine_of!(Float32, Float64);
 
-/// The engine of complete samples, and of samples with missing values under diagonal covariances:
-/// in float32 or float64, with more digits for the mixtures that need them.
+/// Returns the engine, in float32 or float64, of complete samples, or of samples with missing values under diagonal
+/// covariances; with more digits for the mixtures that need them.
 pub(super) fn complete<'a>(samples: Source<'a>, options: &CudaOptions) -> Result<Box<dyn Engine + 'a>> {
     if samples.is_float64() && options.kernel.is_none() {
         return Ok(Box::new(float64(samples, options)?));

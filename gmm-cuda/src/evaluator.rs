@@ -10,54 +10,50 @@ use gmm_core::data::samples::Samples;
 use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 
-/// The CUDA backend: the samples are centred in float64 and laid out on the device once, and
-/// evaluated in the precision they came in. Constants and the sum over the samples are formed in
-/// float64.
+/// The CUDA backend: samples are centred in float64, laid out on the device once, and evaluated in the precision they
+/// came in. Constants and the sum over the samples are formed in float64.
 ///
-/// Samples that do not fit into the device's memory stay on the host in that layout and pass
-/// through the device chunk by chunk.
+/// Samples that exceed the device's memory stay on the host in that layout and pass through the device in chunks.
 ///
-/// In [`Evaluator::log_likelihood_batch`](gmm_core::contract::evaluator::Evaluator::log_likelihood_batch), the same sets in the same order give the same bits. A
-/// set's total may differ by rounding with the first of them, to which those near to it are
-/// compared, unless [`Sampling::fix_batch_reference`](gmm_core::contract::sampling::Sampling::fix_batch_reference) has been called; and it may differ from
-/// [`Evaluator::log_likelihood`](gmm_core::contract::evaluator::Evaluator::log_likelihood)'s.
+/// [`Evaluator::log_likelihood_batch`](gmm_core::contract::evaluator::Evaluator::log_likelihood_batch) returns the same
+/// bits for the same sets in the same order. It compares near sets to the first, so rounding in a set's total may
+/// depend on the first set, unless
+/// [`Sampling::fix_batch_reference`](gmm_core::contract::sampling::Sampling::fix_batch_reference) has been called, and
+/// may differ from [`Evaluator::log_likelihood`](gmm_core::contract::evaluator::Evaluator::log_likelihood)'s.
 pub struct CudaEvaluator<'a> {
     gpu: &'static Gpu,
     engine: Box<dyn Engine + 'a>,
 }
 
 impl CudaEvaluator<'static> {
-    /// Makes the kernels' columns of an array that is in the memory of a GPU, on this GPU: the
-    /// samples do not pass through the host. Results are those of [`new`](Self::new) for the same
-    /// samples, to the bit.
+    /// Makes the kernels' columns on the GPU that holds the array, without a copy to the host. Results equal those of
+    /// [`new`](Self::new) for the same samples, bit for bit.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::NonFiniteSample`](gmm_core::error::Error::NonFiniteSample), also for
-    /// missing values; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) where the columns need
-    /// more memory than there is beside the array.
+    /// As [`new`](Self::new); [`Error::NonFiniteSample`](gmm_core::error::Error::NonFiniteSample), also for missing
+    /// values; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) if the memory beside the array cannot hold
+    /// the columns.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
         Ok(Self { gpu: array.enter()?, engine: engine::complete(Source::Device(array), options)? })
     }
 }
 
 impl<'a> CudaEvaluator<'a> {
-    /// Takes a copy of the samples and their weights to the device of this number (counted from 0).
+    /// Copies the samples and their weights to the device of this number (from 0).
     ///
-    /// float64 samples are evaluated in float64, and all else in float32 where its digits suffice
-    /// ([`Evaluator::precision`](gmm_core::contract::evaluator::Evaluator::precision)); so are float64 samples for which [`CudaOptions::kernel`] asks
-    /// for a kernel. For a mixture that needs float64, a second copy of the samples in float64 is
-    /// taken to the device when it is first needed.
+    /// float64 samples are evaluated in float64, unless [`CudaOptions::kernel`] asks for a kernel; all else is
+    /// evaluated in float32 if its digits suffice
+    /// ([`Evaluator::precision`](gmm_core::contract::evaluator::Evaluator::precision)). The first mixture that needs
+    /// float64 makes a second copy of the samples in float64.
     ///
-    /// Samples with missing values are taken to the device for the first evaluation: for diagonal
-    /// and spherical covariances as they are, for others in the order of their patterns of missing
-    /// values.
+    /// Samples with missing values are copied in the first evaluation: as they are for diagonal and spherical
+    /// covariances, in the order of their patterns of missing values for others.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice); [`Error::Kernel`](gmm_core::error::Error::Kernel)
-    /// for a kernel of an unknown name; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) for a
-    /// memory limit too small for any chunk, and from an evaluation under full or tied covariances,
-    /// where samples with missing values do not all fit into the device's memory;
-    /// [`Error::Cuda`](gmm_core::error::Error::Cuda) for a failure of the driver.
+    /// for an unknown kernel; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) for a memory limit too small
+    /// for any chunk, and, in evaluations under full or tied covariances, if samples with missing values do not all fit
+    /// into the device's memory; [`Error::Cuda`](gmm_core::error::Error::Cuda) for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         let engine = match samples.missing() {
@@ -67,19 +63,18 @@ impl<'a> CudaEvaluator<'a> {
         Ok(Self { gpu, engine })
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn gpu(&self) -> &GpuInfo {
         &self.gpu.info
     }
 
-    /// Whether all samples that are on the device are in its memory as a whole, not chunk by chunk.
+    /// Returns whether the device holds all samples, rather than chunks in turn.
     pub fn is_resident(&self) -> bool {
         self.engine.is_resident()
     }
 
-    /// Seconds of a launch of the kernels that evaluate `mixture`'s log-likelihood, by the device's
-    /// clock, over `repeats` launches back to back. Samples that are not resident count as one
-    /// chunk.
+    /// Returns the seconds, by the device's clock, of a launch of the kernels for `mixture`'s log-likelihood, the mean
+    /// over `repeats` launches back to back. Samples that are not resident count as one chunk.
     ///
     /// # Errors
     /// As [`Evaluator::log_likelihood`](gmm_core::contract::evaluator::Evaluator::log_likelihood).

@@ -1,6 +1,5 @@
-//! The list of the families, and the choice among them: [`families`] says which are worth trying
-//! for a task, [`candidates`] in which shapes; [`timing`](super::plan::timing) chooses among these by
-//! measured time.
+//! The list of the families, and the choice among them: [`families`] returns those worth trying for a task,
+//! [`candidates`] their shapes; [`timing`](super::plan::timing) chooses among these by measured time.
 use super::device::gpu::Limits;
 use super::estep::fused::FUSED;
 use super::estep::fused_mma::{EXPANDED_MMA, FUSED_MMA};
@@ -21,7 +20,7 @@ use gmm_core::error::Error;
 use gmm_kernels::estep::fused_mma;
 use std::str::FromStr;
 
-/// All families. A new one is added here, and where [`families`] is to choose it.
+/// All families. A new one is added here, and in [`families`] if it may be chosen.
 pub static ALL: &[&dyn Family] = &[
     &SMALL_K,
     &BATCH,
@@ -41,29 +40,26 @@ pub static ALL: &[&dyn Family] = &[
     &GENERAL,
 ];
 
-/// Samples from which on `fused_mma` can be faster than `fused` (measured on an H200).
+/// The samples from which `fused_mma` can be faster than `fused` (measured on an H200).
 const MANY_SAMPLES: usize = 200_000;
 
-/// Samples from which on the roundings of the tensor cores average. They then pay where only
-/// `weighted_sums` is there besides, and with matrices, where `fused` takes several times as long.
+/// The samples from which the tensor cores' roundings average. They then pay if `weighted_sums` is the only
+/// alternative, and with matrices, for which `fused` takes several times as long.
 const ENOUGH_SAMPLES: usize = 50_000;
 
-/// Features from which on `whitened_mma` can be faster than `products_mma` with matrices (measured on
-/// an H200: D = 64, K = 32: 5.6 and 10 ms for N = 10⁶; D = 32, K = 64: 4.4 and 3.1).
+/// The features from which `whitened_mma` can be faster than `products_mma` with matrices (measured on an H200, N =
+/// 10⁶: D = 64, K = 32: 5.6 and 10 ms; D = 32, K = 64: 4.4 and 3.1).
 const WIDE: usize = 40;
 
-/// The same of `whitened_wgmma`, which pads features to a multiple of 32 (measured: D = 32,
-/// K = 64: 2.5 ms, 3.0 by `products_mma`).
+/// The same for `whitened_wgmma`, which pads features to multiples of 32 (D = 32, K = 64: 2.5 ms, `products_mma` 3.0).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
-/// Multiply-adds of a total from which on the host's part of one on the tensor cores does not
-/// count.
+/// The multiply-adds of a total from which the host's part of a total on the tensor cores is negligible.
 const LONG_TOTAL: usize = 4_000_000_000;
-/// Numbers of all triangles of a mixture from which on totals on the tensor cores have differences
-/// as exact as those of the other kernels.
+/// The numbers in a mixture's triangles from which the tensor cores keep the digits of differences of totals.
 const MANY_PARAMETERS: usize = 1 << 14;
 
-/// The family of a name.
+/// Returns the family of this name.
 pub fn find(name: &str) -> Option<&'static dyn Family> {
     ALL.iter().copied().find(|family| family.name() == name)
 }
@@ -90,14 +86,14 @@ impl FromStr for Variant {
     }
 }
 
-/// The error for a family or variant that cannot do a task, with the families that can.
+/// Returns the error of a family or variant that cannot do a task, with the names of the families that can.
 pub fn error(name: String, problem: String, task: &Task, limits: &Limits) -> Error {
     let fitting = ALL.iter().filter(|family| family.problem(task, limits).is_none());
     let available = fitting.map(|family| family.name()).collect::<Vec<_>>().join(", ");
     Error::Kernel { name, problem, available }
 }
 
-/// The families that a task may use if the user asks for none, the likely best first.
+/// Returns the families that a task may use without a request, the likely best first.
 pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     let usable = |family: &dyn Family| family.problem(task, limits).is_none();
     let in_order: &[&dyn Family] = match task.operation {
@@ -111,7 +107,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if task.is_linear() && !task.is_long() && usable(&FUSED_MMA) => &[&FUSED_MMA],
         Operation::EStep if task.is_linear() => &[&FUSED_MMA, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &EXPANDED_MMA],
         Operation::EStep if !task.is_long() && suits_tensor_cores(task, limits) && usable(&FUSED_MMA) => &[&FUSED_MMA],
-        // So short that the time is that of the launches.
+        // So short that only the launches take time.
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
         Operation::EStep if suits_weighted_sums(task) && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
         Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
@@ -125,12 +121,11 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
 }
 
-/// The [linear](Task::is_linear) task in the place of an E-step of a `tied` mixture, where there
-/// are kernels for it and it is not slower: by `requested`, if the user asks for that.
+/// Returns the [linear](Task::is_linear) task that replaces an E-step of a `tied` mixture, if there are kernels for it
+/// (the `requested` one, if any) and it is not slower.
 ///
-/// It takes as long as an E-step of diagonal covariances. Only where `fused` is chosen, the time is
-/// that of the launches, of which the linear task has no fewer, or of so few products that
-/// `fused_mma` does not gain by their absence.
+/// It takes as long as an E-step of diagonal covariances. It is slower only where `fused` is chosen: there only the
+/// launches take time, or the products are too few for `fused_mma` to gain without them.
 pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
     if task.operation != Operation::EStep || task.covariance != Covariance::Tied || task.gaps {
         return None;
@@ -143,20 +138,18 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
     suits.then_some(linear)
 }
 
-/// Whether a short E-step of matrices is left to `fused`, whose time grows with the number of their
-/// products: from 7 features on, of which there are 35, it takes longer than `fused_mma` with
-/// diagonal covariances (estimated from [`suits_tensor_cores`]).
+/// Returns whether a short E-step of matrices is left to `fused`, whose time grows with the number of products: with 7
+/// features, 35 products, `fused_mma` with diagonals is faster (estimated from [`suits_tensor_cores`]).
 fn suits_fused(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
     let large = has_many_exponents(task) || task.n >= ENOUGH_SAMPLES && task.d >= 7;
     !task.is_long() && !large && fused.problem(task, limits).is_none()
 }
 
-/// Whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows
-/// with D, and with K from 8 components to more (measured on an H200 for K = 8, D = 13: 27.6 and
-/// 37 µs, matrices 78 and 109; for other D in proportion to the arithmetic), and than `weighted_sums`,
-/// which takes those that are too large for `fused` (on an H100, D = 32, K = 2: 93 µs for N = 10⁵, by
-/// `fused_mma` 86 for N = 10⁶).
+/// Returns whether a short E-step is faster with `fused_mma` than with `fused`, whose time grows with D, and with K
+/// above 8 (measured on an H200 for K = 8, D = 13: 27.6 and 37 µs, matrices 78 and 109; for other D in proportion to
+/// the arithmetic), and than with `weighted_sums`, which takes those too large for `fused` (on an H100, D = 32, K = 2:
+/// 93 µs for N = 10⁵; `fused_mma` 86 for N = 10⁶).
 fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
     let fused: &dyn Family = &FUSED;
     let (samples, features) = if task.full() { (ENOUGH_SAMPLES, 12) } else { (MANY_SAMPLES, 11) };
@@ -165,10 +158,9 @@ fn suits_tensor_cores(task: &Task, limits: &Limits) -> bool {
         || task.n >= ENOUGH_SAMPLES && fused.problem(task, limits).is_some()
 }
 
-/// Whether a short E-step is faster with `expanded_mma` than with `fused_mma`, of whose sixteen features
-/// and as many squares most are zeros where there are few, and whose warps have eight components each
-/// with matrices (measured on an H100: D = 2, K = 64: 84 and 130 µs, matrices 84 and 750; D = 13, K = 16:
-/// 139 and 280).
+/// Returns whether a short E-step is faster with `expanded_mma` than with `fused_mma`, which pads few features to
+/// sixteen, and as many squares, with zeros, and whose warps take eight components each with matrices (measured on an
+/// H100: D = 2, K = 64: 84 and 130 µs, matrices 84 and 750; D = 13, K = 16: 139 and 280).
 fn suits_expanded(task: &Task) -> bool {
     let pays = match task.full() {
         true if task.d > fused_mma::MAX_FEATURES_FULL => return task.n >= ENOUGH_SAMPLES,
@@ -178,36 +170,34 @@ fn suits_expanded(task: &Task) -> bool {
     pays && has_many_exponents(task)
 }
 
-/// Whether a short E-step is left to `weighted_sums`, which with many features takes several times as long
-/// as kernels that whiten (measured on an H100 for N = 10⁵, D = 64, K = 2 and 8: 645 and 1339 µs, 181 and
-/// 449 by `whitened_wgmma`, 197 and 482 by `whitened_mma`).
+/// Returns whether a short E-step is left to `weighted_sums`, which with many features takes several times as long as
+/// kernels that whiten (measured on an H100 for N = 10⁵, D = 64, K = 2 and 8: 645 and 1339 µs; `whitened_wgmma` 181 and
+/// 449, `whitened_mma` 197 and 482).
 fn suits_weighted_sums(task: &Task) -> bool {
     let wide = task.full() && task.d >= WIDE_OF_WARPGROUPS && task.n >= ENOUGH_SAMPLES;
     !task.is_long() && !wide
 }
 
-/// Whether an E-step of matrices is faster with `whitened_mma` than with `expanded_mma`, which forms the
-/// products of two features for however few components (measured on an H100 for N = 10⁶, with K = 2 and
-/// 8: D = 16 238 and 369 µs, 279 and 324 by `expanded_mma`; D = 20 270 and 559, 395 and 449; D = 28 318
-/// and 662, 708 and 770; for N = 10⁵ and D = 24 88 and 173, 127 and 189).
+/// Returns whether an E-step of matrices is faster with `whitened_mma` than with `expanded_mma`, which forms products
+/// even for few components (measured on an H100, K = 2 and 8, in µs: N = 10⁶: D = 16 238 and 369, `expanded_mma` 279
+/// and 324; D = 20 270 and 559, 395 and 449; D = 28 318 and 662, 708 and 770; N = 10⁵: D = 24 88 and 173, 127 and 189).
 fn suits_whitening(task: &Task) -> bool {
     let features = fused_mma::MAX_FEATURES_FULL + 1..=fused_mma::MAX_FEATURES_EXPANDED;
     task.full() && task.n >= ENOUGH_SAMPLES && features.contains(&task.d) && task.k < task.d / 3
 }
 
-/// Whether a task of more components than the kernels of few take at once has as many exponents as
-/// [`MANY_SAMPLES`] samples have there.
+/// Returns whether a task with more than a tile of components has the exponents of [`MANY_SAMPLES`] samples of a tile.
 fn has_many_exponents(task: &Task) -> bool {
     task.k > fused_mma::TILE && task.n.saturating_mul(task.k) >= MANY_SAMPLES * fused_mma::TILE
 }
 
-/// The families that a task may use: the requested one, or else [`families`].
+/// Returns the families that a task may use: the requested one, or [`families`].
 pub fn usable(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<&'static dyn Family> {
     requested.map_or_else(|| families(task, limits), |family| vec![family])
 }
 
-/// The variants to be timed for a task, the likely best first; of one family if that is requested
-/// and has the operation. Empty where no kernel can do it in one launch.
+/// Returns the variants to time for a task, the likely best first, of the requested family if there is one and it has
+/// the operation. Empty if no kernel can do the task in one launch.
 pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Vec<Variant> {
     let mut variants = Vec::new();
     for family in usable(task, requested, limits) {
@@ -220,13 +210,11 @@ pub fn candidates(task: &Task, requested: Option<&'static dyn Family>, limits: &
     variants
 }
 
-/// The E-step's task and variant whose first kernels give a total sooner than the kernels for
-/// totals do, if there is one.
+/// Returns the E-step's task and variant whose first kernels compute a total before the kernels for totals, if any.
 ///
-/// The tensor cores cut off the last digits of sums of products, which makes a total too high by
-/// about 2·10⁻⁸ of itself. How much a product loses also depends on its parameter, on how many
-/// zeros that ends with. In a difference of two totals this averages out over the parameters: what
-/// is left is the error of a total over the root of their number. So there have to be many.
+/// The tensor cores cut off the last digits of sums of products, which makes a total too high by about 2·10⁻⁸ of
+/// itself. The loss also depends on each parameter, by the number of its trailing zeros. In a difference of totals this
+/// averages over the parameters: the error of a total over the root of their number is left. So there must be many.
 pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Variant)> {
     let Task { n, k, d, covariance, .. } = *task;
     let task = Task { operation: Operation::EStep, digits: Digits::Expandable, ..*task };

@@ -1,5 +1,4 @@
-//! Whole fits of small mixtures on the device, by the kernels `fit`: a block for each, many in one
-//! launch.
+//! Whole fits of small mixtures on the device, by the kernels `fit`: a block for each, many in one launch.
 use super::device::gpu::Gpu;
 use super::device::kernel::{Grid, Kernel};
 use super::device::launch::launch;
@@ -24,43 +23,38 @@ use std::collections::HashMap;
 use std::f64::consts::{LN_2, PI};
 use std::ops::Range;
 
-/// Registers that a thread may have, so that a multiprocessor has as many for the largest block, and
-/// for several small ones.
+/// The registers of a thread, so that a multiprocessor holds the largest block, and several small ones.
 const REGISTERS: u32 = 128;
-/// The most multiply-adds of an iteration that are left to one block: about a millisecond.
+/// The most multiply-adds of an iteration left to one block: about a millisecond.
 const MOST_WORK: usize = 48 << 20;
-/// The most iterations: a launch cannot be broken off.
+/// The most iterations: a launch cannot be interrupted.
 const MOST_ITERATIONS: usize = 10_000;
-/// The smallest and the largest distances from the mean, standard deviations added by `reg_covar`
-/// and total weights that the kernels take: their squares and reciprocals are far from the limits of
-/// float64.
+/// The least and greatest distances from the mean, standard deviations added by `reg_covar` and total weights that the
+/// kernels take: squares and reciprocals stay far from the limits of float64.
 const REACH: (f64, f64) = (1e-20, 1e20);
-/// The part of the device's free memory that fits take together, and the most bytes: the host has a
-/// copy.
+/// The share of the device's free memory that fits take (one over this), and the most bytes, which the host copies.
 const MEMORY: (usize, usize) = (2, 1 << 31);
-/// The most numbers of a set of samples, and of a buffer on their way to the device, which is an
-/// eighth of them all if that is less.
+/// The most numbers of a set of samples. Staging buffers hold as many, or an eighth of all if that is less.
 const MOST_NUMBERS: usize = BUFFER_BYTES / size_of::<f64>();
-/// Samples from which on a block has 256, and 512 threads.
+/// The samples from which a block has 256 and 512 threads.
 const LARGE: [usize; 2] = [4096, 16384];
 
-/// What the fits of a launch have in common.
+/// The options that the fits of a launch share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Course {
     /// The covariance type of all fits.
     pub covariance_type: CovarianceType,
     /// D.
     pub d: usize,
-    /// See `GaussianMixtureParams`, also of the others.
+    /// This and the rest: see `GaussianMixtureParams`.
     pub tol: f64,
-    /// What is added to variances.
+    /// The number added to variances.
     pub reg_covar: f64,
     /// The largest number of iterations.
     pub max_iter: usize,
-    /// The most of Lloyd's iterations behind the seeding.
+    /// The most Lloyd iterations after the seeding.
     pub lloyd: usize,
-    /// They end when the centres move by less than this times the data's mean variance, squared and
-    /// summed.
+    /// Lloyd's iterations end when the centres' squared moves sum to less than this times the data's mean variance.
     pub lloyd_tol: f64,
 }
 
@@ -69,7 +63,7 @@ impl Course {
         self.covariance_type.has_matrices() && self.d > 1
     }
 
-    /// The most threads of a block, and the most registers of a thread where they are limited.
+    /// Returns the most threads of a block, and the limit of a thread's registers, if any.
     fn most_threads(&self) -> (u32, Option<u32>) {
         if self.full() && self.d >= MANY_FEATURES { (MAX_THREADS / 2, None) } else { (MAX_THREADS, Some(REGISTERS)) }
     }
@@ -79,7 +73,7 @@ impl Course {
     }
 }
 
-/// A fit: the number of its samples among all, K, and [`n_uniforms`] for its seeds.
+/// A fit: its set of samples, K, and [`n_uniforms`] random numbers for its seeds.
 #[derive(Debug)]
 pub struct Task {
     /// The set of samples, counted from 0.
@@ -90,8 +84,7 @@ pub struct Task {
     pub uniforms: Vec<f64>,
 }
 
-/// Where a fit has come to: the sums of its last E-step, and the mean log-likelihood of a sample at
-/// the start of each iteration.
+/// The result of a fit: the sums of its last E-step, and the mean log-likelihood at the start of each iteration.
 #[derive(Debug, Clone)]
 pub struct Fitted {
     /// The sums of the last E-step.
@@ -102,12 +95,10 @@ pub struct Fitted {
     pub converged: bool,
 }
 
-/// Whether a block may have this fit. That depends on the fit alone, so that a fit has the same bits
-/// whatever others there are.
+/// Returns whether a block may make this fit. It depends on the fit alone, so its bits do not depend on others.
 pub fn takes(samples: &Samples<'_>, k: usize, course: &Course) -> bool {
     let (n, d) = (samples.n_samples(), samples.n_features());
-    // A single feature has a variance of each component whatever the type is called, but one that
-    // all share.
+    // For a single feature every type has one variance per component, except the tied type.
     let one_matrix = course.covariance_type == CovarianceType::Tied && d == 1;
     let work = n.saturating_mul(k * if course.full() { d * (d + 4) } else { 5 * d } + 20 * k);
     samples.missing().is_none()
@@ -126,8 +117,7 @@ fn in_reach(v: f64) -> bool {
     v == 0.0 || (REACH.0..REACH.1).contains(&v)
 }
 
-/// What the host knows of a set's samples, which it has copied column by column and around the means
-/// of the columns.
+/// The host's facts about a set's samples, copied column by column and around the columns' means.
 struct Columns {
     origin: Vec<f64>,
     mean_variance: f64,
@@ -136,7 +126,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// `to` (D, N): where the samples are copied to.
+    /// Copies the samples to `to` (D, N).
     fn new(samples: &Samples<'_>, to: &mut [f64]) -> Self {
         match samples.view() {
             View::F32(x) => Self::of(x, to, samples.weights(), f64::from),
@@ -174,8 +164,7 @@ impl Columns {
     }
 }
 
-/// Threads of a block, of which there are fewer where the shared memory has no room; `None` where
-/// there is none for the fewest.
+/// Returns the threads of a block, fewer if shared memory is short; `None` if even the fewest do not fit.
 fn threads(course: &Course, n: usize, k: usize, most_shared: usize) -> Option<u32> {
     let most = (MAX_THREADS >> LARGE.iter().filter(|least| n < **least).count()).min(course.most_threads().0);
     let fits = |threads: &u32| layout(course, k, *threads).bytes() <= most_shared;
@@ -186,9 +175,8 @@ fn layout(course: &Course, k: usize, threads: u32) -> Layout {
     Layout::new(course.full(), features(course.d), course.d, k, threads as usize)
 }
 
-/// Fits. `None` stands for a fit that is to be done otherwise. `proceed` is asked between launches,
-/// of which there are several where the memory does not hold all samples; behind one that it
-/// refuses all are `None`.
+/// Fits. `None` stands for a fit that must be made elsewhere. `proceed` is called between launches (several if the
+/// memory does not hold all samples); once it refuses, all later fits are `None`.
 ///
 /// # Errors
 /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice), [`Error::Cuda`](gmm_core::error::Error::Cuda).
@@ -216,7 +204,7 @@ pub fn fit(
     Ok(fitted)
 }
 
-/// How many of the tasks have room for their samples and results; at least one.
+/// Returns how many of the tasks fit with their samples and results into `room` bytes; at least one.
 fn how_many(course: &Course, sets: &[Samples<'_>], tasks: &[Task], room: usize) -> usize {
     let (mut used, mut last) = (0, None);
     let mut takes = |task: &Task| {
@@ -230,7 +218,7 @@ fn how_many(course: &Course, sets: &[Samples<'_>], tasks: &[Task], room: usize) 
     tasks.iter().take_while(|task| takes(task)).count().max(1)
 }
 
-/// Fits of one series of launches.
+/// The fits of one series of launches.
 struct Batch<'a, 's> {
     kernel: Kernel<FitArgs>,
     stream: &'a Stream,
@@ -241,8 +229,8 @@ struct Batch<'a, 's> {
 }
 
 impl Batch<'_, '_> {
-    /// The threads of a block and the number of each task that a block can take. Fits of equally large
-    /// blocks are launched together, the longest first, so that none is left when the others have ended.
+    /// Returns the threads of a block and the number of each usable task. Fits with equally large blocks are launched
+    /// together, the longest first, so that none is left at the end.
     fn blocks(&self, usable: impl Fn(&Task) -> bool) -> Vec<(u32, usize)> {
         let n_samples = |task: &Task| self.sets[task.set].n_samples();
         let threads = |task: &Task| threads(self.course, n_samples(task), task.k, self.kernel.most_shared());
@@ -323,7 +311,7 @@ impl Batch<'_, '_> {
             running = weights_on_the_way.followed_by(running);
         }
         for part in launches(&blocks) {
-            // The largest K asks for most shared memory.
+            // The largest K needs the most shared memory.
             let threads = blocks[part.start].0;
             let shared = |number: usize| layout(course, self.tasks[number].k, threads).bytes();
             let shared = blocks[part.clone()].iter().map(|(_, number)| shared(*number)).max();
@@ -368,7 +356,7 @@ impl Batch<'_, '_> {
     }
 }
 
-/// The fits of each launch: those of equally large blocks.
+/// Returns the ranges of fits with equally large blocks, one for each launch.
 fn launches(blocks: &[(u32, usize)]) -> impl Iterator<Item = Range<usize>> {
     blocks.chunk_by(|(a, _), (b, _)| a == b).scan(0, |first, part| {
         let start = *first;
@@ -377,7 +365,7 @@ fn launches(blocks: &[(u32, usize)]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where each of some parts begins, and where the last ends.
+/// Returns where each part begins, and where the last ends.
 fn starts(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut end = 0;
     let ends = lengths.map(|length| {
@@ -387,7 +375,7 @@ fn starts(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// The result of a fit from the numbers that its block has left, if it has come to an end.
+/// Returns the result of a fit from its block's numbers, if it has ended.
 fn ended(
     course: &Course,
     k: usize,
@@ -412,7 +400,7 @@ fn ended(
             first[[c, j]] = moments[1 + j];
         }
         counts[c] = moments[0];
-        // Of a matrix the lower triangle, row by row.
+        // The lower triangle of a matrix, row by row.
         let place = |i: usize, j: usize| if full { i * (i + 1) / 2 + j } else { i };
         for i in 0..d {
             match &mut second {
@@ -431,7 +419,7 @@ fn ended(
     Some(Fitted { sums, lower_bounds, converged: numbers[0] == f64::from(End::Converged as u8) })
 }
 
-/// A launch over some fits, which the device has as words.
+/// A launch over some fits, given to the device as words.
 #[derive(Debug, Clone, Copy)]
 struct Fits<'a> {
     course: &'a Course,
@@ -445,7 +433,7 @@ struct Fits<'a> {
     totals: Numbers<'a, f64>,
 }
 
-// The words are those of the fits: `Batch::fit` has copied them.
+// The words are those of the fits, copied by `Batch::fit`.
 launch!(Fits<'_>, FitArgs, "fit", |launch, grid, what| {
     let Fits { course, fits, .. } = launch;
     let (d, full) = (course.d, course.full());

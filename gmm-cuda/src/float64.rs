@@ -1,5 +1,4 @@
-//! The CUDA backend in float64: the E-step by `fused64` where it can, all else by the general
-//! kernels.
+//! The CUDA backend in float64: the E-step by `fused64` if it can, all else by the general kernels.
 use super::device::samples::DeviceSamples;
 use super::estep::fused64::Fused64;
 use super::general::{self, General};
@@ -19,13 +18,12 @@ use ndarray::{Array1, Array2};
 
 #[derive(Debug)]
 pub(super) struct Float64<'a> {
-    /// The first field, so that it is dropped before the others: its drop waits for the device.
+    /// The first field, so that it is dropped first: its drop waits for the device.
     pub data: DeviceSamples<f64>,
     samples: Source<'a>,
     general: General<f64>,
-    /// The kernel of the latest E-step that was made by it.
+    /// The kernel of the latest E-step made by `fused64`.
     fused: Option<Fused64>,
-    /// What the latest evaluation used.
     latest: Variant,
 }
 
@@ -38,13 +36,11 @@ impl<'a> Float64<'a> {
         Ok(Self { data, samples, general: General::new()?, fused: None, latest: general::VARIANT })
     }
 
-    /// The general kernels.
     fn general(&mut self) -> (&mut General<f64>, &mut DeviceSamples<f64>) {
         self.latest = general::VARIANT;
         (&mut self.general, &mut self.data)
     }
 
-    /// See [`super::CudaEvaluator::kernel_seconds`].
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let (general, data) = self.general();
         general.seconds(data, mixture, repeats)

@@ -1,20 +1,18 @@
-//! The CUDA backend. The driver is looked for at run time, so that a program with this backend also
-//! starts without one.
+//! The CUDA backend. It looks for the driver at run time, so a program with this backend also starts without one.
 //!
 //! | folder | for | kernels |
 //! |---|---|---|
 //! | `device/` | driver, memory, streams, launches, the samples on the device | |
 //! | `arrays/` | arrays that another library has put into the device's memory | `gmm_kernels::arrays` |
-//! | `families.rs`, `plan/` | which kernel and shape for an operation | |
+//! | `families.rs`, `plan/` | the choice of kernel and shape for an operation | |
 //! | `likelihood/` | totals, totals of many parameter sets, scores | `gmm_kernels::likelihood` |
 //! | `estep/` | the E-step in float32, and for some shapes in float64 | `gmm_kernels::estep` |
-//! | `general/` | everything for any shape, in float32 and float64 | `gmm_kernels::general` |
+//! | `general/` | all operations for any shape, in float32 and float64 | `gmm_kernels::general` |
 //! | `fit.rs` | whole fits of small mixtures, many in one launch | `gmm_kernels::fit` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
-//! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and those of `likelihood`, `estep` and `general` named `observed` |
+//! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and the kernels of `likelihood`, `estep` and `general` named `observed` |
 //!
-//! `evaluator.rs` is what other modules use; behind it `float32/` or `float64.rs` evaluates,
-//! depending on the type of the samples.
+//! Other modules use `evaluator.rs`, which evaluates by `float32/` or `float64.rs`, depending on the samples' type.
 mod arrays;
 mod device;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Options of the CUDA backend, and the kernel that a user asks for.
+//! Options of the CUDA backend, and the requested kernel.
 use super::families;
 use super::metropolis::shape::{self, Shape};
 use super::plan::family::{Family, Variant};
@@ -8,27 +8,27 @@ use gmm_core::model::covariances::CovarianceType;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The names of the kernels that [`CudaOptions::kernel`] facts.
+/// Returns the names of the kernels that [`CudaOptions::kernel`] takes.
 pub fn cuda_kernel_names() -> Vec<String> {
     families::ALL.iter().map(|family| family.name()).chain([shape::NAME]).map(String::from).collect()
 }
 
-/// A kernel that [`CudaOptions::kernel`] takes: one, or several that work together.
+/// A kernel, or several that work together, that [`CudaOptions::kernel`] takes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaKernel {
-    /// The name to ask for it by.
+    /// The name by which it is requested.
     pub name: &'static str,
-    /// What it multiplies with: `cores` (ordinary instructions), `mma` (tensor cores), `wgmma`
-    /// (tensor cores of compute capability 9.0).
+    /// The unit that multiplies: `cores` (ordinary instructions), `mma` (tensor cores), `wgmma` (tensor cores of
+    /// compute capability 9.0).
     pub unit: String,
-    /// What it computes and how, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// The numbers of components K and features D that it takes, in words.
     pub sizes: String,
     /// Its operations: `total`, `totals` (of many parameter sets), `scores`, `estep`.
     pub operations: Vec<String>,
-    /// The covariance types that it facts.
+    /// The covariance types that it takes.
     pub covariance_types: Vec<CovarianceType>,
     /// Whether it takes samples with weights.
     pub weights: bool,
@@ -36,14 +36,12 @@ pub struct CudaKernel {
     pub missing_values: bool,
 }
 
-/// The register of the CUDA backend's kernels: what each of them can do. (The kernel of
-/// [`Sampling::metropolis`](gmm_core::contract::sampling::Sampling::metropolis) is not among them: it has no other
-/// operation.)
+/// Returns the CUDA backend's kernels and their abilities, without the kernel of
+/// [`Sampling::metropolis`](gmm_core::contract::sampling::Sampling::metropolis), which has no other operation.
 pub fn cuda_kernels() -> Vec<CudaKernel> {
     let of = |family: &dyn Family| {
         let facts = family.facts();
-        // Those of diagonals that the tensor cores multiply products with compute `tied` ones from
-        // what is linear in the features.
+        // Kernels that multiply products of diagonals on the tensor cores also compute `tied` ones, from linear terms.
         let linear = family.on_tensor_cores(false) == Some(Multiplies::Products);
         let types = CovarianceType::ALL
             .into_iter()
@@ -66,24 +64,21 @@ pub fn cuda_kernels() -> Vec<CudaKernel> {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CudaOptions {
-    /// The kernel to use, one of [`cuda_kernel_names`], in the shape that is fastest by measured
-    /// time; or a kernel and its shape, as [`Evaluator::describe`](gmm_core::contract::evaluator::Evaluator::describe)
-    /// prints them, which gives the same bits in every run on the same device. By default both are
-    /// chosen by measured time. An operation that the kernel does not have uses another one. All
-    /// but `general` compute in float32, also from float64 samples.
+    /// The kernel, one of [`cuda_kernel_names`], in the shape that is fastest by measured time; or a kernel and its
+    /// shape, as [`Evaluator::describe`](gmm_core::contract::evaluator::Evaluator::describe) prints them, which gives
+    /// the same bits in every run on the same device. By default measured time chooses both. Operations that the kernel
+    /// lacks use another one. All but `general` compute in float32, even from float64 samples.
     pub kernel: Option<String>,
-    /// Most bytes of the device's memory to be used for samples; by default nearly all that is
-    /// free. Samples that need more stay on the host and are sent in chunks, for each evaluation
-    /// anew.
+    /// The most bytes of device memory for samples; by default nearly all that is free. Samples that need more stay on
+    /// the host and are sent in chunks in each evaluation.
     pub memory_limit: Option<usize>,
-    /// The file in which choices by measured time are remembered from process to process (JSON).
-    /// Without one they last as long as the process. A file that cannot be read or written counts
-    /// as empty.
+    /// The JSON file that keeps choices by measured time between processes. Without it they last as long as the
+    /// process. A file that cannot be read or written counts as empty.
     pub tuning_file: Option<PathBuf>,
 }
 
 impl CudaOptions {
-    /// Asks for a kernel: see [`kernel`](Self::kernel).
+    /// Requests a kernel: see [`kernel`](Self::kernel).
     #[must_use]
     pub fn with_kernel(self, kernel: impl Into<Option<String>>) -> Self {
         Self { kernel: kernel.into(), ..self }
@@ -102,13 +97,12 @@ impl CudaOptions {
     }
 }
 
-/// The kernel that the user asks for.
+/// The kernel that the user requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Requested {
     Family(&'static dyn Family),
     Variant(Variant),
-    /// The kernel of [`Sampling::metropolis`](gmm_core::contract::sampling::Sampling::metropolis), which has no other
-    /// operation.
+    /// The kernel of [`Sampling::metropolis`](gmm_core::contract::sampling::Sampling::metropolis).
     Metropolis(Option<Shape>),
 }
 
@@ -121,7 +115,7 @@ impl Requested {
         };
         family.or_else(|()| metropolis()).map_err(|()| Error::Kernel {
             name: name.into(),
-            problem: "is not one of the CUDA backend".into(),
+            problem: "is not a kernel of the CUDA backend".into(),
             available: cuda_kernel_names().join(", "),
         })
     }

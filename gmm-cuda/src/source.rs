@@ -1,4 +1,4 @@
-//! Where an evaluator's samples came from.
+//! The origin of an evaluator's samples.
 use super::arrays::DeviceArray;
 use super::device::place::Element;
 use super::device::samples::DeviceSamples;
@@ -7,18 +7,16 @@ use gmm_core::data::samples::{Rows, Samples, View};
 use gmm_core::error::Result;
 use ndarray::ArrayView1;
 
-/// The samples as they were given: an evaluator takes them to the device, and looks here for some
-/// of them.
+/// The samples as given: an evaluator copies them to the device, and returns here for some of them.
 #[derive(Debug, Clone)]
 pub(super) enum Source<'a> {
-    /// On the host, for the GPU of a number.
+    /// On the host, for the GPU of this number.
     Host(Samples<'a>, usize),
-    /// On a GPU already.
     Device(DeviceArray),
 }
 
 impl Source<'_> {
-    /// Whether the samples are evaluated in float64, unless a kernel of float32 is asked for.
+    /// Returns whether the samples are evaluated in float64, unless a float32 kernel is requested.
     pub fn is_float64(&self) -> bool {
         match self {
             Self::Host(samples, _) => matches!(samples.view(), View::F64(_)),
@@ -26,7 +24,7 @@ impl Source<'_> {
         }
     }
 
-    /// Makes the columns that the kernels read; see [`DeviceSamples::new`].
+    /// Makes the columns for the kernels; see [`DeviceSamples::new`].
     pub fn load<T: Element>(&self, deviations: Deviations, memory_limit: Option<usize>) -> Result<DeviceSamples<T>> {
         match self {
             Self::Host(samples, ordinal) => DeviceSamples::new(samples, *ordinal, deviations, memory_limit),
@@ -34,7 +32,6 @@ impl Source<'_> {
         }
     }
 
-    /// The samples' weights, if they have any.
     pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
         match self {
             Self::Host(samples, _) => samples.weights(),
@@ -42,7 +39,7 @@ impl Source<'_> {
         }
     }
 
-    /// Some samples, on the host.
+    /// Returns some samples, on the host.
     pub fn select(&self, rows: &[usize]) -> Result<Rows> {
         match self {
             Self::Host(samples, _) => samples.select(rows),

@@ -1,12 +1,12 @@
-//! Contexts: what a device keeps for a process.
+//! Contexts: a device's state for a process.
 use crate::device::{Device, Driver};
 use crate::error::{Error, Result};
 use crate::functions::{Code, ContextHandle, DEINITIALIZED, Functions, INVALID_CONTEXT, SUCCESS};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A device's primary context, which it shares with other libraries of the process. It is released
-/// when the last clone, and the last owner of anything made in it, is dropped.
+/// A device's primary context, shared with other libraries of the process. It is released when the last clone, and the
+/// last owner of anything made in it, is dropped.
 #[derive(Debug, Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -14,42 +14,33 @@ pub struct Context(Arc<Inner>);
 struct Inner {
     device: Device,
     handle: ContextHandle,
-    /// What failed first while an owner was dropped, until it is told.
+    /// The first failure while an owner was dropped, until it is reported.
     failure: Mutex<Option<Error>>,
 }
 
 thread_local! {
-    /// The context that the thread entered last.
     static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
 }
 
 impl Context {
-    /// The primary context of a device.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Retains the primary context of a device.
     pub fn new(device: Device) -> Result<Self> {
         let mut handle = ContextHandle::default();
-        // SAFETY: a place for the handle, and a device that exists.
+        // SAFETY: a place for the handle, and an existing device.
         let code = unsafe { (device.driver().functions().cuDevicePrimaryCtxRetain)(&mut handle, device.handle()) };
         device.driver().functions().check("cuDevicePrimaryCtxRetain", code)?;
         Ok(Self(Arc::new(Inner { device, handle, failure: Mutex::new(None) })))
     }
 
-    /// Makes this the calling thread's context, in which it allocates, launches and copies.
-    ///
-    /// # Errors
-    /// [`Error::Call`]: also once for what failed while an owner was dropped.
+    /// Makes this the calling thread's context, for allocations, launches and copies. Also
+    /// returns, once, a failure while an owner was dropped.
     pub fn enter(&self) -> Result<()> {
         self.call("cuCtxSetCurrent", self.make_current())?;
         let failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), Err)
     }
 
-    /// The context that the calling thread entered last.
-    ///
-    /// # Errors
-    /// [`Error::Call`] where it has entered none.
+    /// Returns the context that the calling thread entered last. Fails if it has entered none.
     pub fn current(driver: Driver) -> Result<Self> {
         let current = CURRENT.with_borrow(Clone::clone);
         current.ok_or_else(|| driver.functions().error("cuCtxGetCurrent", INVALID_CONTEXT))
@@ -59,7 +50,7 @@ impl Context {
         // SAFETY: the context is retained.
         let code = unsafe { (self.functions().cuCtxSetCurrent)(self.0.handle) };
         if code == SUCCESS {
-            // A thread that ends has no such place any more, and enters nothing after this.
+            // An ending thread has no such place any more, and enters nothing after this.
             let _ = CURRENT.try_with(|current| {
                 let mut current = current.borrow_mut();
                 if !current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.0, &self.0)) {
@@ -71,13 +62,10 @@ impl Context {
         code
     }
 
-    /// Bytes of the device's memory that nobody uses at the moment. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Returns the free bytes of the device's memory. The context must be the thread's.
     pub fn free_memory(&self) -> Result<usize> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: two places for the two numbers.
+        // SAFETY: places for the two numbers.
         self.call("cuMemGetInfo", unsafe { (self.functions().cuMemGetInfo_v2)(&mut free, &mut total) })?;
         Ok(free)
     }
@@ -86,18 +74,15 @@ impl Context {
         self.0.device.driver().functions()
     }
 
-    /// The result of a call that answered this code.
     pub(crate) fn call(&self, call: &'static str, code: Code) -> Result<()> {
         self.0.device.driver().functions().check(call, code)
     }
 
-    /// The error of a call that answered this code.
     pub(crate) fn error(&self, call: &'static str, code: Code) -> Error {
         self.functions().error(call, code)
     }
 
-    /// Releases what an owner holds, in this context, and keeps a failure. A driver that has ended
-    /// has released everything.
+    /// Releases an owner's resource in this context, and keeps a failure. A driver that has ended has released it.
     pub(crate) fn release(&self, call: &'static str, release: impl FnOnce(&Functions) -> Code) {
         let code = match self.make_current() {
             SUCCESS => release(self.functions()),
@@ -113,7 +98,7 @@ impl Context {
 impl Drop for Inner {
     fn drop(&mut self) {
         let functions = self.device.driver().functions();
-        // SAFETY: retained once, in `Context::new`. Nothing is left that could report a failure.
+        // SAFETY: retained once, in `Context::new`. Nothing is left to report a failure.
         let _ = unsafe { (functions.cuDevicePrimaryCtxRelease_v2)(self.device.handle()) };
     }
 }

@@ -1,4 +1,4 @@
-//! The driver, and the devices that it lists.
+//! The driver and its devices.
 use crate::error::{Error, Result};
 use crate::functions::{DeviceHandle, Find, Functions};
 use libloading::Library;
@@ -6,10 +6,9 @@ use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt;
 
-/// The name under which the driver's library is installed.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// A CUDA driver: its functions, which stay in memory until the process ends.
+/// The functions of a CUDA driver, which stay in memory until the process ends.
 #[derive(Clone, Copy)]
 pub struct Driver(&'static Functions);
 
@@ -20,20 +19,19 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// The driver of the library that is installed. A program calls this once: each call keeps a
-    /// table of functions.
+    /// Loads the installed driver. Call this once: each call keeps a table of functions.
     ///
     /// # Errors
-    /// [`Error::Absent`] where the library cannot be loaded.
+    /// [`Error::Absent`] if the library cannot be loaded.
     pub fn load() -> Result<Self> {
-        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver,
-        // whose initialisers ask nothing of the process.
+        // SAFETY: loading runs the library's initialisers; under this name it is NVIDIA's driver, whose initialisers
+        // need nothing of the process.
         let library = unsafe { Library::new(LIBRARY) }.map_err(|error| {
-            // The text of the error is only "dlopen failed"; its source is the loader's explanation.
+            // The error's own text is only "dlopen failed"; its source is the loader's explanation.
             let reason = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
             Error::Absent { library: LIBRARY, reason }
         })?;
-        // The driver has threads of its own, so it is never unloaded.
+        // The driver has its own threads, so it is never unloaded.
         let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: nothing is read or called through the pointer here.
         let find = |name: &CStr| unsafe { library.get::<*const c_void>(name) }.ok().map(|found| *found);
@@ -41,15 +39,14 @@ impl Driver {
         Ok(unsafe { Self::of_functions(find) })
     }
 
-    /// A driver of other functions: `find` returns the function of a name. Tests without a GPU run on
-    /// one whose device is an emulator.
+    /// Makes a driver of the functions that `find` returns by name. Tests without a GPU use an emulated device.
     ///
     /// # Safety
-    /// Each function that `find` returns has the signature of the CUDA driver's function of that name,
-    /// and does to the host's memory what is documented of that.
+    /// Each function that `find` returns must have the signature of the CUDA driver's function of that name, and its
+    /// documented effect on host memory.
     #[must_use]
     pub unsafe fn from_functions(find: Find) -> Self {
-        // SAFETY: the caller vouches for it; functions are never unloaded.
+        // SAFETY: the caller guarantees it; functions are never unloaded.
         unsafe { Self::of_functions(find) }
     }
 
@@ -64,10 +61,7 @@ impl Driver {
         self.0
     }
 
-    /// The newest version of CUDA that the driver knows: 12.8 as (12, 8).
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Returns the newest CUDA version that the driver knows: (12, 8) for 12.8.
     pub fn version(self) -> Result<(u32, u32)> {
         let mut version = 0;
         // SAFETY: a place for the number.
@@ -75,12 +69,9 @@ impl Driver {
         Ok((version as u32 / 1000, version as u32 % 1000 / 10))
     }
 
-    /// The number of devices. It starts the driver.
-    ///
-    /// # Errors
-    /// [`Error::Call`] where the driver does not start, for example because there is no device.
+    /// Starts the driver and returns the number of devices. Fails without a device.
     pub fn device_count(self) -> Result<u32> {
-        // SAFETY: the flags have to be zero.
+        // SAFETY: the flags must be zero.
         self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
         let mut count = 0;
         // SAFETY: a place for the number.
@@ -88,12 +79,9 @@ impl Driver {
         Ok(count.max(0) as u32)
     }
 
-    /// The device of this number, counted from 0. It starts the driver.
-    ///
-    /// # Errors
-    /// [`Error::Call`] where there is no such device.
+    /// Starts the driver and returns the device of this number, counted from 0.
     pub fn device(self, ordinal: u32) -> Result<Device> {
-        // SAFETY: the flags have to be zero.
+        // SAFETY: the flags must be zero.
         self.0.check("cuInit", unsafe { (self.0.cuInit)(0) })?;
         let mut handle = 0;
         // SAFETY: a place for the handle.
@@ -113,17 +101,17 @@ pub struct Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Attribute {
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     MultiprocessorCount = 16,
-    /// Bytes of the L2 cache.
+    /// The bytes of the L2 cache.
     L2CacheSize = 38,
     /// The compute capability's first number.
     ComputeCapabilityMajor = 75,
     /// The compute capability's second number.
     ComputeCapabilityMinor = 76,
-    /// Bytes of shared memory of a multiprocessor.
+    /// The bytes of shared memory of a multiprocessor.
     MaxSharedMemoryPerMultiprocessor = 81,
-    /// Bytes of shared memory that a block can ask for.
+    /// The bytes of shared memory that a block can request.
     MaxSharedMemoryPerBlockOptin = 97,
 }
 
@@ -136,40 +124,31 @@ impl Device {
         self.handle
     }
 
-    /// For example `NVIDIA H200`.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Returns the name, for example `NVIDIA H200`.
     pub fn name(self) -> Result<String> {
-        // The last byte stays zero, whatever the driver writes before it.
+        // The last byte stays zero, whatever the driver writes.
         let mut name = [0u8; 257];
         let (place, len) = (name.as_mut_ptr().cast::<c_char>(), name.len() as c_int - 1);
-        // SAFETY: a place for so many bytes, and a device that exists.
+        // SAFETY: a place for so many bytes, and an existing device.
         let code = unsafe { (self.driver.0.cuDeviceGetName)(place, len, self.handle) };
         self.driver.0.check("cuDeviceGetName", code)?;
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Ok(text.to_string_lossy().into_owned())
     }
 
-    /// Bytes of memory.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Returns the bytes of memory.
     pub fn total_memory(self) -> Result<usize> {
         let mut bytes = 0;
-        // SAFETY: a place for the number, and a device that exists.
+        // SAFETY: a place for the number, and an existing device.
         let code = unsafe { (self.driver.0.cuDeviceTotalMem_v2)(&mut bytes, self.handle) };
         self.driver.0.check("cuDeviceTotalMem", code)?;
         Ok(bytes)
     }
 
-    /// A number that describes the device; none of them is negative.
-    ///
-    /// # Errors
-    /// [`Error::Call`].
+    /// Returns an attribute, which is never negative.
     pub fn attribute(self, attribute: Attribute) -> Result<u32> {
         let mut value = 0;
-        // SAFETY: a place for the number, and a device that exists.
+        // SAFETY: a place for the number, and an existing device.
         let code = unsafe { (self.driver.0.cuDeviceGetAttribute)(&mut value, attribute as c_uint, self.handle) };
         self.driver.0.check("cuDeviceGetAttribute", code)?;
         Ok(value.max(0) as u32)

@@ -2,7 +2,7 @@
 use crate::functions::{Code, Functions, NOT_SUPPORTED, SUCCESS};
 use std::ffi::{CStr, c_char};
 
-/// What a call returns.
+/// The result of a driver call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of the driver, or its absence.
@@ -20,27 +20,25 @@ pub enum Error {
     /// A call failed.
     #[error("{call}: {message}")]
     Call {
-        /// The function, without the suffix of its version: `cuMemAlloc`.
+        /// The function, without its version suffix: `cuMemAlloc`.
         call: &'static str,
         /// The driver's code: 2 for `CUDA_ERROR_OUT_OF_MEMORY`.
         code: u32,
-        /// The driver's text for the code, its name and its number.
+        /// The driver's text for the code, with its name and number.
         message: String,
     },
 }
 
 impl Functions {
-    /// Turns the answer of a call into a result.
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(self.error(call, code)) }
     }
 
-    /// The error of a call that answered this code.
     #[cold]
     pub fn error(&self, call: &'static str, code: Code) -> Error {
         let text = |ask: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {
             let mut text = std::ptr::null();
-            // SAFETY: a place for a pointer to a text. The driver's texts live as long as the driver.
+            // SAFETY: a place for a pointer to a text, which lives as long as the driver.
             let known = unsafe { ask(code, &mut text) } == SUCCESS && !text.is_null();
             // SAFETY: the driver gave a text that ends with a zero.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())

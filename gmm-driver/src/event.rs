@@ -1,4 +1,4 @@
-//! Events: marks in a stream that can be waited for, and timed.
+//! Events: marks in a stream to wait for or to time.
 use crate::context::Context;
 use crate::error::Result;
 use crate::functions::EventHandle;
@@ -16,18 +16,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event to wait for, which is cheaper than one with a time. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Makes an event without a time, which is cheaper. The context must be the thread's.
     pub fn new(context: &Context) -> Result<Self> {
         Self::with_flags(context, DISABLE_TIMING)
     }
 
-    /// An event with a time. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Makes an event with a time. The context must be the thread's.
     pub fn timed(context: &Context) -> Result<Self> {
         Self::with_flags(context, 0)
     }
@@ -39,33 +33,24 @@ impl Event {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Marks the end of the work that is in the stream now.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Marks the end of the work now in the stream.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: both exist.
         let code = unsafe { (self.context.functions().cuEventRecord)(self.handle, stream.handle()) };
         self.context.call("cuEventRecord", code)
     }
 
-    /// Waits for the work before the mark; an event that marks nothing is not waited for.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also where that work failed.
+    /// Waits for the work before the mark, if any, and fails if it failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event exists.
         let code = unsafe { (self.context.functions().cuEventSynchronize)(self.handle) };
         self.context.call("cuEventSynchronize", code)
     }
 
-    /// Seconds from `start` to this, by the device's clock. Both have a time, and have been waited for.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Returns the seconds from `start` to this event by the device's clock. Both must be timed and waited for.
     pub fn seconds_since(&self, start: &Self) -> Result<f64> {
         let mut milliseconds = 0.0;
-        // SAFETY: a place for the number, and two events that exist.
+        // SAFETY: a place for the number, and two existing events.
         let code =
             unsafe { (self.context.functions().cuEventElapsedTime)(&mut milliseconds, start.handle, self.handle) };
         self.context.call("cuEventElapsedTime", code)?;
@@ -75,7 +60,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: created once. The driver keeps it until what waits for it is done.
+        // SAFETY: created once. The driver keeps it while anything waits for it.
         self.context.release("cuEventDestroy", |functions| unsafe { (functions.cuEventDestroy_v2)(self.handle) });
     }
 }

@@ -1,14 +1,14 @@
 //! The driver's functions, with CUDA's names and signatures.
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// `CUresult`. The driver may answer a number that no header has named yet.
+/// `CUresult`. The driver may return a number that no header names yet.
 pub type Code = c_uint;
 /// `CUdevice`.
 pub type DeviceHandle = c_int;
 /// `CUdeviceptr`.
 pub type Address = u64;
 
-// Codes that this crate acts on or answers by itself.
+// The codes that this crate handles or returns itself.
 pub const SUCCESS: Code = 0;
 pub const OUT_OF_MEMORY: Code = 2;
 pub const DEINITIALIZED: Code = 4;
@@ -16,10 +16,9 @@ pub const INVALID_CONTEXT: Code = 201;
 pub const NOT_READY: Code = 600;
 pub const NOT_SUPPORTED: Code = 801;
 
-/// Defines a handle that the driver gives out.
 macro_rules! handles {
     ($($name:ident: $cuda:literal;)*) => { $(
-        #[doc = concat!("`", $cuda, "`, of which only the driver knows what it points to.")]
+        #[doc = concat!("`", $cuda, "`, an opaque pointer of the driver.")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(transparent)]
         pub struct $name(pub *mut c_void);
@@ -45,24 +44,24 @@ handles! {
     EventHandle: "CUevent";
 }
 
-/// Returns the address of a driver's function from its exported name, `None` where there is none.
+/// Returns the address of a driver's function from its exported name, if it exists.
 pub type Find = fn(&CStr) -> Option<*const c_void>;
 
-/// Defines [`Functions`], a table with one pointer for each function.
+/// Defines [`Functions`], a table with a pointer for each function.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {
-        /// The functions of a driver. One that the driver lacks answers [`NOT_SUPPORTED`].
+        /// The functions of a driver; missing ones return [`NOT_SUPPORTED`].
         #[allow(non_snake_case)]
         pub struct Functions {
             $(pub $name: unsafe extern "system" fn($($argument: $type),*) -> Code,)*
         }
 
         impl Functions {
-            /// The functions that `find` finds.
+            /// Collects the functions that `find` returns.
             ///
             /// # Safety
-            /// Each address is that of a function with the signature, and the behaviour, of the CUDA
-            /// driver's function of that name. It stays valid until the process ends.
+            /// Each address is that of a function with the signature and behaviour of the CUDA driver's function of
+            /// that name, and stays valid until the process ends.
             pub unsafe fn new(find: impl Fn(&CStr) -> Option<*const c_void>) -> Self {
                 $(
                     #[allow(non_snake_case)]
@@ -77,7 +76,7 @@ macro_rules! functions {
                             Err(_) => panic!("a name with a zero inside"),
                         };
                         match find(NAME) {
-                            // SAFETY: the caller vouches for the signature.
+                            // SAFETY: the caller guarantees the signature.
                             Some(found) => unsafe {
                                 std::mem::transmute::<*const c_void, unsafe extern "system" fn($($type),*) -> Code>(found)
                             },

@@ -1,11 +1,13 @@
-//! The CUDA driver, found at run time, in three layers: its functions as they are
-//! (`functions.rs`), their answers as [`Result`]s, and owners of what it makes.
+//! The CUDA driver, found at run time, in three layers: its functions (`functions.rs`), their codes as [`Result`]s, and
+//! owners of the driver's objects.
 //!
-//! Every owner keeps the [`Context`] in which it was made, so that a context is released last, and
-//! enters that context where it releases anything.
+//! Every owner keeps the [`Context`] it was made in, so that a context is released last, and enters that context to
+//! release its object.
 //!
-//! What a device does with memory while the host goes on, Rust cannot see: launches and
-//! asynchronous copies are `unsafe`, and their caller keeps the memory until the work is done.
+//! Every fallible method returns [`Error::Call`] if a call of the driver fails.
+//!
+//! Rust cannot see a device's memory accesses while the host goes on: launches and asynchronous copies are `unsafe`,
+//! and the caller keeps the memory until the work is done.
 mod context;
 mod device;
 mod error;

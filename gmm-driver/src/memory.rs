@@ -1,4 +1,4 @@
-//! Memory of a device, and memory of the host that a device can reach.
+//! Device memory, and host memory that a device can reach.
 use crate::context::Context;
 use crate::error::Result;
 use crate::functions::{Address, Code, Functions, OUT_OF_MEMORY};
@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
-/// A number of which any bits are one, also all zeros, and which nothing points into.
+/// A number type for which any bits, also all zeros, are a value without pointers.
 pub trait Plain: sealed::Plain + Send + Sync + 'static {}
 
 impl<T: sealed::Plain + Send + Sync + 'static> Plain for T {}
@@ -23,7 +23,6 @@ macro_rules! plain {
 
 plain!(u8, u32, u64, i32, f32, f64, AtomicU64);
 
-/// The bytes of `len` numbers.
 fn bytes_of<T>(context: &Context, call: &'static str, len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>()).ok_or_else(|| context.error(call, OUT_OF_MEMORY))
 }
@@ -32,17 +31,14 @@ fn bytes_of<T>(context: &Context, call: &'static str, len: usize) -> Result<usiz
 #[derive(Debug)]
 pub struct DeviceBuffer<T: Plain> {
     context: Context,
-    /// Zero where there are no numbers.
+    /// Zero for an empty buffer.
     start: Address,
     len: usize,
     numbers: PhantomData<T>,
 }
 
 impl<T: Plain> DeviceBuffer<T> {
-    /// Room for `len` numbers, with any bits. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example where there is too little memory.
+    /// Allocates `len` numbers, with any bits. The context must be the thread's.
     pub fn new(context: &Context, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(context, "cuMemAlloc", len)?;
         let mut start = 0;
@@ -53,10 +49,7 @@ impl<T: Plain> DeviceBuffer<T> {
         Ok(Self { context: context.clone(), start, len, numbers: PhantomData })
     }
 
-    /// `len` zeros. Work in any [`Stream`](crate::Stream) comes after they are written.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// Allocates `len` zeros, which are written before later work in any [`Stream`](crate::Stream).
     pub fn zeroed(context: &Context, len: usize) -> Result<Self> {
         // SAFETY: the whole of the buffer.
         Self::filled(context, len, "cuMemsetD8", |functions, to, bytes| unsafe {
@@ -64,10 +57,7 @@ impl<T: Plain> DeviceBuffer<T> {
         })
     }
 
-    /// A copy of the host's numbers. Work in any [`Stream`](crate::Stream) comes after it.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// Copies the host's numbers to the device, before later work in any [`Stream`](crate::Stream).
     pub fn from_slice(context: &Context, numbers: &[T]) -> Result<Self> {
         // SAFETY: both have so many bytes.
         Self::filled(context, numbers.len(), "cuMemcpyHtoD", |functions, to, bytes| unsafe {
@@ -88,11 +78,7 @@ impl<T: Plain> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// A copy of the numbers on the host, once all work in streams is done. The context is the
-    /// thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Copies the numbers to the host, after all work in streams. The context must be the thread's.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let (mut numbers, bytes) = (Vec::<T>::with_capacity(self.len), self.len * size_of::<T>());
         if self.len > 0 {
@@ -106,20 +92,19 @@ impl<T: Plain> DeviceBuffer<T> {
         Ok(numbers)
     }
 
-    /// The number of numbers.
+    /// Returns the number of numbers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no numbers.
+    /// Whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first number on the device, null where there are none. The host cannot read
-    /// through it.
+    /// Returns the address of the first number on the device, null if empty. The host cannot read through it.
     #[must_use]
     pub fn as_device_ptr(&self) -> *mut T {
         ptr::with_exposed_provenance_mut(self.start as usize)
@@ -135,8 +120,8 @@ impl<T: Plain> Drop for DeviceBuffer<T> {
     }
 }
 
-/// Numbers in page-locked memory of the host, which a device copies at full speed, and which kernels
-/// can reach at [`as_device_ptr`](Self::as_device_ptr).
+/// Numbers in page-locked memory of the host, which a device copies at full speed, and which kernels can reach at
+/// [`as_device_ptr`](Self::as_device_ptr).
 #[derive(Debug)]
 pub struct LockedBuffer<T: Plain> {
     context: Context,
@@ -150,10 +135,7 @@ unsafe impl<T: Plain> Send for LockedBuffer<T> {}
 unsafe impl<T: Plain> Sync for LockedBuffer<T> {}
 
 impl<T: Plain> LockedBuffer<T> {
-    /// `len` zeros. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example where the system gives no page-locked memory.
+    /// Allocates `len` zeros. The context must be the thread's.
     pub fn new(context: &Context, len: usize) -> Result<Self> {
         let bytes = bytes_of::<T>(context, "cuMemAllocHost", len)?;
         let mut start = NonNull::dangling();
@@ -169,13 +151,10 @@ impl<T: Plain> LockedBuffer<T> {
         Ok(Self { context: context.clone(), start, len })
     }
 
-    /// The address of the first number for kernels.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call), for example where there are no numbers.
+    /// Returns the address of the first number for kernels. Fails for an empty buffer.
     pub fn as_device_ptr(&self) -> Result<*mut T> {
         let (mut address, host) = (0, self.start.as_ptr().cast());
-        // SAFETY: a place for the address, and memory that `new` had from the driver.
+        // SAFETY: a place for the address, and memory that the driver allocated in `new`.
         let code = unsafe { (self.context.functions().cuMemHostGetDevicePointer_v2)(&mut address, host, 0) };
         self.context.call("cuMemHostGetDevicePointer", code)?;
         Ok(ptr::with_exposed_provenance_mut(address as usize))
@@ -186,8 +165,8 @@ impl<T: Plain> Deref for LockedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many numbers, written in `new`. Who has a device write to them borrows the buffer
-        // exclusively, or takes numbers that are atomic.
+        // SAFETY: so many numbers, written in `new`. A caller that lets a device write them borrows the buffer
+        // exclusively, or uses atomic numbers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

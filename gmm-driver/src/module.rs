@@ -1,4 +1,4 @@
-//! Kernels, loaded into a context.
+//! Kernels loaded into a context.
 use crate::context::Context;
 use crate::error::Result;
 use crate::functions::{FunctionHandle, ModuleHandle};
@@ -12,12 +12,12 @@ const MAX_REGISTERS: c_uint = 0;
 const STATIC_SHARED_BYTES: c_uint = 1;
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MAX_DYNAMIC_SHARED_BYTES: c_uint = 8;
-/// `CUDA_ERROR_NOT_FOUND`: what the driver answers for a name that it cannot find.
+/// `CUDA_ERROR_NOT_FOUND`: the driver's code for an unknown name.
 const NOT_FOUND: c_uint = 500;
 /// `CUDA_ERROR_INVALID_PTX`.
 const INVALID_PTX: c_uint = 218;
 
-/// A module of kernels. It is unloaded when it and all of its functions are dropped.
+/// A module of kernels, unloaded when it and all its functions are dropped.
 #[derive(Debug, Clone)]
 pub struct Module(Arc<Inner>);
 
@@ -28,25 +28,17 @@ struct Inner {
 }
 
 impl Module {
-    /// Has the driver compile PTX, for at most so many registers of a thread. The context is the
-    /// thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) where the driver does not take it.
+    /// Has the driver compile PTX, with at most `max_registers` registers per thread. The context must be the thread's.
     pub fn from_ptx(context: &Context, ptx: &str, max_registers: Option<u32>) -> Result<Self> {
         let text = CString::new(ptx).map_err(|_| context.error("cuModuleLoadDataEx", INVALID_PTX))?;
         // SAFETY: a text that ends with a zero.
         unsafe { Self::load(context, text.as_ptr().cast(), max_registers) }
     }
 
-    /// Loads machine code. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) where the driver does not take it, as one that is older
-    /// than the assembler.
+    /// Loads machine code; fails if the driver is older than its assembler. The context must be the thread's.
     ///
     /// # Safety
-    /// `image` is what an assembler made, whole: the driver finds its end by what stands inside.
+    /// `image` is a complete image from an assembler: the driver finds its end by its contents.
     pub unsafe fn from_machine_code(context: &Context, image: &[u8]) -> Result<Self> {
         // SAFETY: the caller guarantees it.
         unsafe { Self::load(context, image.as_ptr().cast(), None) }
@@ -56,20 +48,17 @@ impl Module {
     /// `image` points to a whole image.
     unsafe fn load(context: &Context, image: *const c_void, max_registers: Option<u32>) -> Result<Self> {
         let mut handle = ModuleHandle::default();
-        // The driver takes a number as the value of a pointer.
+        // The driver takes a number in place of a pointer.
         let mut value = ptr::without_provenance_mut(max_registers.unwrap_or_default() as usize);
         let (count, mut option) = (c_uint::from(max_registers.is_some()), MAX_REGISTERS);
-        // SAFETY: a place for the handle; the caller vouches for the image; `count` options.
+        // SAFETY: a place for the handle; the caller guarantees the image; `count` options.
         let code =
             unsafe { (context.functions().cuModuleLoadDataEx)(&mut handle, image, count, &mut option, &mut value) };
         context.call("cuModuleLoadDataEx", code)?;
         Ok(Self(Arc::new(Inner { context: context.clone(), handle })))
     }
 
-    /// The kernel of this name.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) where the module does not have it.
+    /// Returns the kernel of this name.
     pub fn function(&self, name: &str) -> Result<Function> {
         let (Inner { context, handle: module }, mut handle) = (&*self.0, FunctionHandle::default());
         let text = CString::new(name).map_err(|_| context.error("cuModuleGetFunction", NOT_FOUND))?;
@@ -103,39 +92,30 @@ impl Function {
         self.handle
     }
 
-    /// Bytes of shared memory that each block has, whatever a launch asks for.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Returns the bytes of shared memory that each block has, without those that a launch requests.
     pub fn static_shared(&self) -> Result<usize> {
         let mut bytes = 0;
         let functions = self.context().functions();
-        // SAFETY: a place for the number, and a function of a module that is loaded.
+        // SAFETY: a place for the number, and a function of a loaded module.
         let code = unsafe { (functions.cuFuncGetAttribute)(&mut bytes, STATIC_SHARED_BYTES, self.handle) };
         self.context().call("cuFuncGetAttribute", code)?;
         Ok(bytes.max(0) as usize)
     }
 
-    /// Lets launches ask for up to so many bytes of shared memory besides.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call) where the device has less.
+    /// Lets launches request up to `bytes` additional bytes of shared memory. Fails if the device has less.
     pub fn set_max_dynamic_shared(&self, bytes: usize) -> Result<()> {
         let functions = self.context().functions();
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: a function of a module that is loaded.
+        // SAFETY: a function of a loaded module.
         let code = unsafe { (functions.cuFuncSetAttribute)(self.handle, MAX_DYNAMIC_SHARED_BYTES, bytes) };
         self.context().call("cuFuncSetAttribute", code)
     }
 
-    /// Blocks of so many threads and bytes of shared memory that a multiprocessor runs at once.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Returns the number of blocks, of so many threads and bytes of shared memory, that a multiprocessor runs at once.
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
         let (mut blocks, functions) = (0, self.context().functions());
         let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
-        // SAFETY: a place for the number, and a function of a module that is loaded.
+        // SAFETY: a place for the number, and a function of a loaded module.
         let code = unsafe {
             (functions.cuOccupancyMaxActiveBlocksPerMultiprocessor)(&mut blocks, self.handle, threads, shared)
         };

@@ -7,9 +7,8 @@ use crate::module::Function;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 
-/// `CU_STREAM_DEFAULT`: work comes after what the legacy default stream holds, into which
-/// [`DeviceBuffer::zeroed`](crate::DeviceBuffer::zeroed) and
-/// [`from_slice`](crate::DeviceBuffer::from_slice) write.
+/// `CU_STREAM_DEFAULT`: work waits for the legacy default stream, into which
+/// [`DeviceBuffer::zeroed`](crate::DeviceBuffer::zeroed) and [`from_slice`](crate::DeviceBuffer::from_slice) write.
 const DEFAULT: c_uint = 0;
 
 /// A queue of work for a device, done in order.
@@ -20,10 +19,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Makes a stream. The context must be the thread's.
     pub fn new(context: &Context) -> Result<Self> {
         let mut handle = StreamHandle::default();
         // SAFETY: a place for the handle.
@@ -31,15 +27,12 @@ impl Stream {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Waits for all work in the legacy default stream of the thread's context, in which other
-    /// libraries leave work.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also where that work failed.
+    /// Waits for all work in the legacy default stream of the thread's context, where other libraries leave work. Fails
+    /// if that work failed.
     pub fn synchronize_legacy_default(context: &Context) -> Result<()> {
         // `CU_STREAM_LEGACY`.
         let legacy = StreamHandle(ptr::without_provenance_mut(1));
-        // SAFETY: a handle that stands for a stream of every context.
+        // SAFETY: the handle stands for a stream of every context.
         context.call("cuStreamSynchronize", unsafe { (context.functions().cuStreamSynchronize)(legacy) })
     }
 
@@ -47,26 +40,20 @@ impl Stream {
         self.handle
     }
 
-    /// The context of the stream.
+    /// Returns the context of the stream.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Waits for all work in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also where the work failed.
+    /// Waits for all work in the stream. Fails if the work failed.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream exists.
         let code = unsafe { (self.context.functions().cuStreamSynchronize)(self.handle) };
         self.context.call("cuStreamSynchronize", code)
     }
 
-    /// Whether all work in the stream is done.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call): also where the work failed.
+    /// Whether all work in the stream is done. Fails if the work failed.
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: the stream exists.
         match unsafe { (self.context.functions().cuStreamQuery)(self.handle) } {
@@ -75,17 +62,14 @@ impl Stream {
         }
     }
 
-    /// Starts a kernel behind the work in the stream: x times y blocks, each with so many threads
-    /// and bytes of dynamic shared memory. `cooperative` blocks all run at the same time, and the driver
-    /// refuses more than can. It copies the argument. The context is the thread's.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Enqueues a kernel: x times y blocks, each with so many threads and bytes of dynamic shared memory. `cooperative`
+    /// blocks all run at once; the driver refuses more than can. It copies the argument. The context must be the
+    /// thread's.
     ///
     /// # Safety
-    /// `A` is the type of the kernel's one argument. What its pointers lead to is as long as the kernel
-    /// asks for in such a grid, and stays there until the work is done; meanwhile nobody else writes
-    /// what the kernel reads, nor touches what it writes.
+    /// `A` is the type of the kernel's one argument. The memory behind its pointers is as long as the kernel needs for
+    /// this grid and stays in place until the work is done; meanwhile nothing else writes memory that the kernel reads,
+    /// or touches memory that it writes.
     pub unsafe fn launch<A: Copy>(
         &self,
         function: &Function,
@@ -99,7 +83,7 @@ impl Stream {
         let shared = shared as c_uint;
         let mut pointers: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
         let pointers = pointers.as_mut_ptr();
-        // SAFETY: the caller vouches for the argument, which the driver reads before it returns.
+        // SAFETY: the caller guarantees the argument, which the driver reads before it returns.
         let (call, code) = unsafe {
             if cooperative {
                 let launch = functions.cuLaunchCooperativeKernel;
@@ -112,34 +96,28 @@ impl Stream {
         self.context.call(call, code)
     }
 
-    /// Starts to copy numbers to the device behind the work in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Enqueues a copy of numbers to the device.
     ///
     /// # Safety
-    /// `to` has room for the numbers on the device. Both stay where they are, and nobody writes to
-    /// `from` or touches `to`, until the copy is done.
+    /// `to` has room for the numbers on the device. Until the copy is done, both stay in place, nothing writes to
+    /// `from`, and nothing touches `to`.
     pub unsafe fn copy_to_device<T: Plain>(&self, to: *mut T, from: &[T]) -> Result<()> {
         let (functions, bytes) = (self.context.functions(), size_of_val(from));
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         let code = unsafe {
             (functions.cuMemcpyHtoDAsync_v2)(to.expose_provenance() as u64, from.as_ptr().cast(), bytes, self.handle)
         };
         self.context.call("cuMemcpyHtoDAsync", code)
     }
 
-    /// Starts to copy numbers from the device behind the work in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Enqueues a copy of numbers from the device.
     ///
     /// # Safety
-    /// `from` has as many numbers on the device as `to`. Both stay where they are, and nobody touches
-    /// `to` or writes to `from`, until the copy is done.
+    /// `from` has as many numbers on the device as `to`. Until the copy is done, both stay in place, nothing touches
+    /// `to`, and nothing writes to `from`.
     pub unsafe fn copy_to_host<T: Plain>(&self, to: &mut [T], from: *const T) -> Result<()> {
         let (functions, bytes) = (self.context.functions(), size_of_val(to));
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         let code = unsafe {
             (functions.cuMemcpyDtoHAsync_v2)(
                 to.as_mut_ptr().cast(),
@@ -151,17 +129,14 @@ impl Stream {
         self.context.call("cuMemcpyDtoHAsync", code)
     }
 
-    /// Starts to write `len` zeros to the device behind the work in the stream.
-    ///
-    /// # Errors
-    /// [`Error::Call`](crate::Error::Call).
+    /// Enqueues a write of `len` zeros to the device.
     ///
     /// # Safety
-    /// `to` has room for the numbers on the device. It stays there, and nobody touches it, until the
-    /// zeros are written.
+    /// `to` has room for the numbers on the device. It stays in place, and nothing touches it, until the zeros are
+    /// written.
     pub unsafe fn zero<T: Plain>(&self, to: *mut T, len: usize) -> Result<()> {
         let (functions, bytes) = (self.context.functions(), len * size_of::<T>());
-        // SAFETY: the caller vouches for the memory.
+        // SAFETY: the caller guarantees the memory.
         let code = unsafe { (functions.cuMemsetD8Async)(to.expose_provenance() as u64, 0, bytes, self.handle) };
         self.context.call("cuMemsetD8Async", code)
     }

@@ -1,4 +1,4 @@
-//! The owners over a driver that writes down what it is asked, for each thread.
+//! Tests of the owners with a driver that records its calls, per thread.
 use crate::functions::{Code, ContextHandle, DEINITIALIZED, INVALID_CONTEXT, OUT_OF_MEMORY, SUCCESS};
 use crate::{Attribute, Context, DeviceBuffer, Driver, Error, Event, LockedBuffer, Module, Stream};
 use std::cell::{Cell, RefCell};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 thread_local! {
     /// The calls that make, release and launch, in order.
     static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
-    /// What the functions that release answer.
+    /// The code that releasing functions return.
     static RELEASE: Cell<Code> = const { Cell::new(SUCCESS) };
     static CURRENT: Cell<usize> = const { Cell::new(0) };
     /// The blocks, threads, shared bytes and argument of the last launch.
@@ -21,7 +21,7 @@ fn made(call: &'static str) -> Code {
 }
 
 fn released(call: &'static str) -> Code {
-    // A thread that ends releases the context that it was in, after what it wrote down is gone.
+    // An ending thread releases its context after its record is gone.
     let _ = CALLS.try_with(|calls| calls.borrow_mut().push(call));
     RELEASE.get()
 }
@@ -34,10 +34,10 @@ fn calls() -> Vec<&'static str> {
 macro_rules! functions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {
         $(
-            // SAFETY: as CUDA's driver API asks of the caller.
+            // SAFETY: as CUDA's driver API requires of the caller.
             #[allow(non_snake_case)]
             unsafe extern "system" fn $name($($argument: $type),*) -> Code {
-                // SAFETY: the caller guarantees what the driver API asks for.
+                // SAFETY: the caller guarantees what the driver API requires.
                 #[allow(unused_unsafe)]
                 unsafe { $body }
             }
@@ -58,7 +58,7 @@ functions! {
     fn cuDeviceGetCount(count: *mut c_int) { count.write(1); SUCCESS }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
         device.write(ordinal);
-        // A code that no header of CUDA has.
+        // A code unknown to CUDA's headers.
         if ordinal == 0 { SUCCESS } else { 4711 }
     }
     fn cuDeviceGetName(name: *mut c_char, len: c_int, _device: c_int) {
@@ -103,7 +103,7 @@ functions! {
         made("locked memory")
     }
     fn cuMemFreeHost(start: *mut c_void) {
-        // The one buffer of these tests has three numbers of eight bytes.
+        // The only such buffer in these tests has three numbers of eight bytes.
         std::alloc::dealloc(start.cast(), std::alloc::Layout::from_size_align_unchecked(24, 64));
         released("free locked memory")
     }
@@ -168,11 +168,9 @@ fn codes_with_and_without_a_name_are_errors() {
     let context = entered();
     let error = DeviceBuffer::<f64>::new(&context, 1 << 30).unwrap_err();
     assert_eq!(error.to_string(), "cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, code 2)");
-    // More bytes than an address has.
     assert_eq!(DeviceBuffer::<f64>::new(&context, usize::MAX).unwrap_err(), error);
     let error = driver().device(1).unwrap_err().to_string();
     assert_eq!(error, "cuDeviceGet: the driver has no text for this error (a code without a name, code 4711)");
-    // A function that this driver lacks.
     let error = context.free_memory().unwrap_err().to_string();
     assert!(error.starts_with("cuMemGetInfo: the driver does not have this function"), "{error}");
 }
@@ -182,7 +180,6 @@ fn owners_are_released_once_and_before_their_context() {
     let context = entered();
     {
         let memory = DeviceBuffer::from_slice(&context, &[1.0f32, 2.0]).unwrap();
-        // Nothing is allocated, and nothing freed.
         let none = DeviceBuffer::from_slice(&context, &[0u32; 0]).unwrap();
         assert!(none.is_empty() && none.as_device_ptr().is_null() && memory.len() == 2);
         let locked = LockedBuffer::<AtomicU64>::new(&context, 3).unwrap();
@@ -196,7 +193,7 @@ fn owners_are_released_once_and_before_their_context() {
         // SAFETY: nothing runs.
         unsafe { stream.launch(&kernel, (7, 3), 128, 4096, false, &99u64).unwrap() };
         assert_eq!(LAUNCHED.get(), [7, 3, 128, 4096, 99]);
-        // Another context of the thread, and then none: an owner enters its own where it is released.
+        // An owner enters its own context to release its object, even if the thread has none.
         CURRENT.set(0);
         drop((context, memory, locked, event, stream, kernel));
     }
@@ -204,7 +201,7 @@ fn owners_are_released_once_and_before_their_context() {
     let freed = ["free memory", "free locked memory", "free event", "free stream", "free module"];
     assert_eq!(calls(), [&made[..], &freed].concat(), "the thread is in the context");
     assert_eq!(CURRENT.get(), 8);
-    // It leaves the first for a second, and nothing holds the first any more.
+    // The thread leaves the first context for a second, so the first is released.
     let second = entered();
     assert_eq!(calls(), ["context"]);
     drop(second);

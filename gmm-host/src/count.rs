@@ -1,11 +1,11 @@
-//! Counts, as a command line has them.
+//! Counts in arguments of commands.
 
-/// Reads a whole number above 0, also as 1e6 or 1_000_000.
+/// Parses a whole number above 0, also as 1e6 or 1_000_000.
 pub fn whole_number(text: &str) -> Result<usize, String> {
     count(text).filter(|&n| n > 0).ok_or_else(|| "must be a whole number above 0, such as 1000 or 1e6".into())
 }
 
-/// Reads a whole number, which may be 0, also as 1e6 or 1_000_000.
+/// Parses a whole number, which may be 0, also as 1e6 or 1_000_000.
 pub fn whole_number_or_0(text: &str) -> Result<usize, String> {
     count(text).ok_or_else(|| "must be a whole number, such as 0, 1000 or 1e6".into())
 }

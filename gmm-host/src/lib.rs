@@ -1,5 +1,4 @@
-//! Gaussian mixtures over data that stays resident in a device: the CPU with its SIMD instructions,
-//! or a CUDA GPU.
+//! Gaussian mixtures over data that stays resident in a device: the CPU with its SIMD instructions, or a CUDA GPU.
 //!
 //! In one call, on arrays of ndarray:
 //!
@@ -14,18 +13,17 @@
 //! # Ok::<(), gmm_host::Error>(())
 //! ```
 //!
-//! For many calls over the same data: [`Samples`] checks the data once, and [`load`] lays it out in
-//! a [`Device`] and gives an [`Evaluator`]. That computes the log-likelihood of one [`Mixture`]
-//! after another, or the [`Statistics`] of an E-step, and [`GaussianMixtureParams`] fit to it.
+//! For many calls over the same data, [`Samples`] checks the data once, and [`load`] lays it out in a [`Device`] and
+//! returns an [`Evaluator`], which computes log-likelihoods of a [`Mixture`] and [`Statistics`] of E-steps.
+//! [`GaussianMixtureParams`] fit to it too.
 //!
-//! The modules sort all names; each name is also at the root of the crate.
+//! The modules sort all names; each name is also at the root of the crate. The features `serde` and `linfa` add the
+//! traits of these crates.
 //!
-//! The features `serde` and `linfa` add the traits of these crates.
+//! # For maintainers
 //!
-//! # For those who work on this crate
-//!
-//! A module uses only modules that stand before it in this order, and `.ci/modules` holds it to
-//! that. A line with a colon lists the modules of a folder.
+//! A module uses only modules before it in this order, which `.ci/modules` checks. A line with a colon lists the
+//! modules of a folder.
 //!
 //! ```text
 //! count
@@ -116,7 +114,7 @@ pub mod evaluator {
     pub use gmm_core::precision::{Operation, Precision};
 }
 
-/// The sufficient statistics of an E-step, and the mixture that follows from them.
+/// The sufficient statistics of an E-step, and the mixtures that follow from them.
 pub mod statistics {
     #[doc(inline)]
     pub use gmm_core::operations::adapt::Adaptation;
@@ -130,8 +128,7 @@ pub mod statistics {
     pub use gmm_core::statistics::{COUNT_FLOOR, CentredSums, Statistics, Update};
 }
 
-/// CUDA GPUs: their kernels, arrays that are in their memory already, and a [`Queue`] of
-/// copies and launches for other computations than mixtures.
+/// CUDA GPUs: kernels, arrays already in GPU memory, and a [`Queue`] of copies and launches for other computations.
 #[cfg(feature = "cuda")]
 pub mod cuda {
     #[doc(inline)]
@@ -140,14 +137,13 @@ pub mod cuda {
     pub use gmm_cuda::*;
 }
 
-/// Loops over slices of numbers in vector instructions of whatever the machine has, with the same
-/// bits on every machine, and sums without rounding errors.
+/// Vectorised loops over slices, with the same bits on every machine, and sums without rounding errors.
 pub mod linalg {
     pub use gmm_core::compensated::neumaier_sum;
     pub use gmm_core::model::linalg::{sum_of, vectorised};
 }
 
-/// The example of the README is tested.
+/// Tests the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

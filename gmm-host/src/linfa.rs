@@ -1,4 +1,4 @@
-//! The traits of the crate linfa, whose arrays are those of ndarray 0.16.
+//! The traits of the crate linfa, which uses arrays of ndarray 0.16.
 //!
 //! ```
 //! use gmm_host::GaussianMixtureParams;
@@ -26,7 +26,7 @@ use ndarray::ArrayView2;
 use ndarray16::{Array1, ArrayBase, Data, Ix2};
 
 impl<A: Element, S: Data<Elem = A>> Sealed for &ArrayBase<S, Ix2> {}
-/// An array of linfa's.
+/// A linfa array.
 impl<A: Element, S: Data<Elem = A>> DataSource for &ArrayBase<S, Ix2> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
         with_view(self, |view| view.evaluate(device, work))
@@ -34,7 +34,7 @@ impl<A: Element, S: Data<Elem = A>> DataSource for &ArrayBase<S, Ix2> {
 }
 
 impl<A: Element, S: Data<Elem = A>, Y> Sealed for &DatasetBase<ArrayBase<S, Ix2>, Y> {}
-/// The records of a data set, each with its weight if the data set has weights.
+/// The records of a data set, with its weights if it has any.
 impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, Ix2>, Y> {
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T> {
         with_view(&self.records, |view| {
@@ -50,8 +50,7 @@ impl<A: Element, S: Data<Elem = A>, Y> DataSource for &DatasetBase<ArrayBase<S, 
     }
 }
 
-/// Calls `work` with a view of linfa's array as one of this crate's; an array that is not in
-/// row-major order is copied.
+/// Calls `work` with linfa's array as a view of this crate's ndarray; copies it if it is not in row-major order.
 fn with_view<A: Element, S: Data<Elem = A>, T>(
     x: &ArrayBase<S, Ix2>,
     work: impl FnOnce(ArrayView2<'_, A>) -> Result<T>,
@@ -93,8 +92,7 @@ impl<M: Method, A: Element, S: Data<Elem = A>, Y> linfa::traits::Fit<ArrayBase<S
 /// Predicts with the mixture on its device.
 ///
 /// # Panics
-/// Where [`Predict::predict`] would report an error, because linfa's trait cannot: for samples that are
-/// not finite or have another D than the mixture.
+/// If [`Predict::predict`] would return an error, for samples that are not finite or have another D.
 impl<A: Element, S: Data<Elem = A>> PredictInplace<ArrayBase<S, Ix2>, Array1<usize>> for MixtureOn<'_> {
     fn predict_inplace(&self, x: &ArrayBase<S, Ix2>, labels: &mut Array1<usize>) {
         match Predict::predict(self, x) {

@@ -1,4 +1,4 @@
-//! What a mixture says about samples, in one call.
+//! Predictions of a mixture for samples, in one call.
 use crate::device::names::Device;
 use crate::fit::Criterion;
 use crate::source::DataSource;
@@ -11,7 +11,7 @@ use gmm_core::operations::score_function::score_function;
 use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2};
 
-/// A density with the device on which [`Predict`] evaluates arrays and samples.
+/// A density and the device on which [`Predict`] evaluates arrays and samples.
 #[derive(Debug, Clone, Copy)]
 pub struct MixtureOn<'a> {
     mixture: &'a Mixture,
@@ -20,9 +20,9 @@ pub struct MixtureOn<'a> {
     log_total: f64,
 }
 
-/// What a mixture says about samples. Each method takes a [`DataSource`]: an array (N, D), samples,
-/// or an evaluator. Arrays and samples are evaluated on the device [`Auto`](Device::Auto), or on
-/// another one as [`on`](Self::on) says; an evaluator keeps to its own device.
+/// Predictions of a mixture for samples. Each method takes a [`DataSource`]: an array (N, D), samples, or an evaluator.
+/// Arrays and samples are evaluated on the device [`Auto`](Device::Auto), or on the one given to [`on`](Self::on); an
+/// evaluator keeps its own device.
 ///
 /// ```
 /// use gmm_host::{Covariances, Device, Mixture, Predict};
@@ -43,35 +43,32 @@ pub struct MixtureOn<'a> {
 /// ```
 ///
 /// # Errors
-/// All methods report what is wrong with the samples,
-/// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) where the samples have another D than the
-/// mixture, and what the device reports.
+/// Errors of the samples; [`Error::ShapeMismatch`](crate::Error::ShapeMismatch) if their D is not the mixture's; errors
+/// of the device.
 pub trait Predict {
-    /// The same density, evaluated on `device`.
+    /// Returns the same density, evaluated on `device`.
     fn on(&self, device: Device) -> MixtureOn<'_>;
 
-    /// The most probable component of each sample (N,), the first of equals.
+    /// Returns the most probable component of each sample (N,), the first of equal ones.
     fn predict(&self, data: impl DataSource) -> Result<Vec<usize>> {
         self.on_its_device().evaluate(data, |evaluator, mixture| evaluator.predict(mixture))
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K), as
-    /// [`Evaluator::predict_proba`](crate::Evaluator::predict_proba) gives them.
+    /// Returns the responsibilities p(k | xᵢ) (N, K), as [`Evaluator::predict_proba`](crate::Evaluator::predict_proba)
+    /// does.
     fn predict_proba(&self, data: impl DataSource) -> Result<Array2<f64>> {
         self.on_its_device().evaluate(data, |evaluator, mixture| evaluator.predict_proba(mixture))
     }
 
-    /// The log-density of each sample (N,).
+    /// Returns the log-density of each sample (N,).
     fn score_samples(&self, data: impl DataSource) -> Result<Array1<f64>> {
         let on = self.on_its_device();
         Ok(on.evaluate(data, |evaluator, mixture| evaluator.score_samples(mixture))? + on.log_total)
     }
 
-    /// The score function ∇ₓ log p(xᵢ) (N, D): in which direction, and how steeply, the log-density
-    /// rises at each sample. It is −Σₖ p(k | xᵢ) Σₖ⁻¹ (xᵢ − μₖ), with the responsibilities of the
-    /// device and the rest on the host in float64. With [missing
-    /// values](crate::Samples::with_missing) it is that of the observed values, and 0 for the missing
-    /// ones.
+    /// Returns the score function ∇ₓ log p(xᵢ) (N, D), the gradient of the log-density at each sample: −Σₖ p(k | xᵢ)
+    /// Σₖ⁻¹ (xᵢ − μₖ). The device computes the responsibilities, the host the rest in float64. With [missing
+    /// values](crate::Samples::with_missing) it is that of the observed values, and 0 for the missing ones.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Predict};
@@ -85,8 +82,8 @@ pub trait Predict {
         self.on_its_device().evaluate(data, score_function)
     }
 
-    /// The total log-likelihood and its derivatives by weights, means and covariances, by one E-step. A
-    /// component of weight 0 has one by its weight too.
+    /// Returns the total log-likelihood and its derivatives by weights, means and covariances, from one E-step. A
+    /// component of weight 0 has a derivative by its weight too.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Predict};
@@ -103,8 +100,7 @@ pub trait Predict {
         self.on_its_device().evaluate(data, gradient)
     }
 
-    /// The mean of [`score_samples`](Self::score_samples) (by weight, where samples have weights):
-    /// scikit-learn's `score`.
+    /// Returns the weighted mean of [`score_samples`](Self::score_samples): scikit-learn's `score`.
     fn score(&self, data: impl DataSource) -> Result<f64> {
         let on = self.on_its_device();
         let mean = |evaluator: &mut dyn Evaluator, mixture: &Mixture| {
@@ -113,17 +109,17 @@ pub trait Predict {
         Ok(on.evaluate(data, mean)? + on.log_total)
     }
 
-    /// The Bayesian information criterion over the samples; the lower the better.
+    /// Returns the Bayesian information criterion over the samples; lower is better.
     fn bic(&self, data: impl DataSource) -> Result<f64> {
         self.on_its_device().criterion(Criterion::Bic, data)
     }
 
-    /// The Akaike information criterion over the samples; the lower the better.
+    /// Returns the Akaike information criterion over the samples; lower is better.
     fn aic(&self, data: impl DataSource) -> Result<f64> {
         self.on_its_device().criterion(Criterion::Aic, data)
     }
 
-    /// The mixture adapted to samples; [`Adaptation`] says how.
+    /// Returns the mixture adapted to samples, as [`Adaptation`] describes.
     ///
     /// ```
     /// use gmm_host::{Adaptation, Covariances, Mixture, Predict};
@@ -137,13 +133,13 @@ pub trait Predict {
     /// ```
     ///
     /// # Errors
-    /// Besides, as [`Adaptation::apply`].
+    /// Also as [`Adaptation::apply`].
     fn adapt(&self, data: impl DataSource, adaptation: &Adaptation) -> Result<Mixture> {
         self.on_its_device()
             .evaluate(data, |evaluator, mixture| adaptation.apply(mixture, &evaluator.statistics(mixture)?))
     }
 
-    /// The same density on the device that was chosen for it, or on [`Auto`](Device::Auto).
+    /// Returns the same density on the device chosen for it, or on [`Auto`](Device::Auto).
     fn on_its_device(&self) -> MixtureOn<'_> {
         self.on(Device::Auto)
     }
@@ -155,7 +151,7 @@ impl Predict for Mixture {
     }
 }
 
-/// Of the posterior's [`density`](VariationalMixture::density).
+/// Predicts with the posterior's [`density`](VariationalMixture::density).
 impl Predict for VariationalMixture {
     fn on(&self, device: Device) -> MixtureOn<'_> {
         MixtureOn { mixture: self.density(), device, log_total: self.log_total() }

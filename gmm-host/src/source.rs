@@ -1,4 +1,4 @@
-//! Where a fit or a prediction takes its samples from: an array, checked samples, or an evaluator.
+//! The sources of samples for a fit or a prediction: an array, checked samples, or an evaluator.
 use crate::device::load::{LoadOptions, load};
 use crate::device::names::Device;
 use gmm_core::contract::evaluator::Evaluator;
@@ -6,12 +6,10 @@ use gmm_core::data::samples::{Element, Samples};
 use gmm_core::error::Result;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
-/// What one can fit to, and predict for: `&array` of any ndarray storage or a view, float32 or
-/// float64, of shape (N, D); [`Samples`], which may have weights; and `&mut evaluator`, whose
-/// samples are resident already.
+/// Samples for a fit or a prediction: `&array` of any ndarray storage or a view, float32 or float64, of shape (N, D);
+/// [`Samples`], which may have weights; or `&mut evaluator`, whose samples are resident already.
 ///
-/// An array or samples are checked and loaded into a device for the one call. For many calls over
-/// the same data, load it once ([`load`]) and give the evaluator.
+/// Arrays and samples are checked and loaded for this one call. For many calls, [`load`] them and pass the evaluator.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, GaussianMixtureParams, Samples};
@@ -29,8 +27,7 @@ use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 pub trait DataSource: sealed::Sealed {
-    /// Calls `work` with an evaluator of the samples, loaded into `device` unless an evaluator is
-    /// what was given.
+    /// Calls `work` with an evaluator of the samples, loading them into `device` unless the source is an evaluator.
     #[doc(hidden)]
     fn evaluate<T>(self, device: Device, work: impl FnOnce(&mut dyn Evaluator) -> Result<T>) -> Result<T>;
 }

@@ -1,13 +1,12 @@
-//! Calls whose arguments ask for more memory than there is give an error before anything is
-//! allocated; the process goes on.
+//! Calls that need more memory than there is return an error before they allocate, and the process goes on.
 #![allow(missing_docs)]
 use gmm_host::{CovarianceType, Covariances, Device, Error, GaussianMixtureParams, Mixture, Samples, load};
 use ndarray::{Array1, Array2, array};
 
-/// More than any machine has, in bytes as in elements.
+/// More than any machine has, in bytes or in elements.
 const MANY: usize = 1 << 45;
 
-/// Checks that this is the error, and that its text says how much is asked for and what to do.
+/// Checks the error, and that its text gives the memory needed and a remedy.
 fn refused<T>(what: &str, result: gmm_host::Result<T>) {
     match result {
         Err(error @ Error::Memory { .. }) => {
@@ -54,7 +53,7 @@ fn probabilities() {
 
 #[test]
 fn fits() {
-    // 100,000 features: a matrix takes 75 GiB, and all that a fit has of ten of them four TiB.
+    // 100,000 features: a matrix takes 75 GiB, and a fit of ten components four TiB.
     let x = Array2::from_shape_fn((20, 100_000), |(i, j)| ((i * 7 + j * 3) % 11) as f64);
     let params = GaussianMixtureParams::new(100).covariance_type(CovarianceType::Full);
     assert!(matches!(params.fit(&x), Err(Error::TooFewSamples { .. })));

@@ -1,10 +1,8 @@
-//! The kernels of `gmm-kernels` as machine code, made by `cargo xtask machine-code`: an archive for
-//! each kind of GPU, which is part of the program.
+//! The kernels of `gmm-kernels` as machine code, one archive for each kind of GPU (`cargo xtask machine-code`).
 use std::sync::OnceLock;
 
 use gmm_ptx::machine_code::Archive;
 
-/// An archive with the compute capability that it was made for.
 struct Card {
     capability: (u32, u32),
     bytes: &'static [u8],
@@ -24,15 +22,13 @@ static CARDS: [Card; 4] = [
     card!(12, 0, "../cards/sm_120"),
 ];
 
-/// The one of these compute capabilities whose machine code a GPU runs: of the same major version
-/// the newest that is not newer than the GPU's.
+/// Returns the compute capability whose code a GPU runs: the newest of its major version that is not newer.
 fn choice(of: impl Iterator<Item = (u32, u32)>, gpu: (u32, u32)) -> Option<(u32, u32)> {
     of.filter(|&(major, minor)| major == gpu.0 && minor <= gpu.1).max()
 }
 
-/// The machine code of a kernel for a GPU of this compute capability, compiled with this limit of
-/// registers. `ptx` is the CRC-32 of the kernel's PTX: machine code that was made from another text
-/// is not given. `None` where there is none.
+/// Returns the machine code of a kernel for a GPU of this compute capability, compiled with this limit of registers.
+/// `ptx` is the CRC-32 of the kernel's PTX. `None` if there is no code, or only code made from another PTX.
 ///
 /// ```
 /// assert!(gmm_machine_code::code((7, 5), "reduce_sets", None, 0).is_none());
@@ -40,11 +36,11 @@ fn choice(of: impl Iterator<Item = (u32, u32)>, gpu: (u32, u32)) -> Option<(u32,
 #[must_use]
 pub fn code(gpu: (u32, u32), name: &str, registers: Option<u32>, ptx: u32) -> Option<Vec<u8>> {
     let archive = archive(gpu)?;
-    // The tests below unpack all of it, so that this does not fail.
+    // The tests below unpack everything, so this does not fail.
     if archive.checksum(name, registers)? == ptx { archive.code(name, registers).ok()? } else { None }
 }
 
-/// The archive of machine code that a GPU of this compute capability runs.
+/// Returns the archive that a GPU of this compute capability runs.
 #[must_use]
 pub fn archive(gpu: (u32, u32)) -> Option<&'static Archive<'static>> {
     let chosen = choice(CARDS.iter().map(|card| card.capability), gpu)?;
@@ -70,8 +66,7 @@ mod tests {
         assert!(archive((11, 0)).is_none());
     }
 
-    /// Every kernel of the PTX is there, made from the text that is committed; those with products
-    /// of warpgroups for 9.0 alone.
+    /// Every kernel of the committed PTX is there, the warpgroup kernels for 9.0 only.
     #[test]
     fn the_machine_code_was_made_from_the_ptx() {
         for card in &CARDS {

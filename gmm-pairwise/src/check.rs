@@ -1,14 +1,13 @@
-//! What all inputs are checked for.
+//! Checks of all inputs.
 use crate::number::Number;
 use gmm_host::{Error, Result, memory};
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
-/// Arrays of fewer elements than this are checked by the calling thread.
+/// The calling thread checks arrays of fewer elements.
 const PARALLEL: usize = 1 << 17;
 
-/// # Errors
-/// [`Error::EmptyData`], [`Error::NonFinite`].
+/// Checks that an array is not empty and that all its numbers are finite.
 pub fn check<T: Number>(what: &'static str, x: ArrayView2<'_, T>) -> Result<()> {
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
@@ -35,7 +34,7 @@ fn all_finite<T: Number>(x: ArrayView2<'_, T>) -> bool {
     }
 }
 
-/// As [`check`], of some rows.
+/// As [`check`], for some rows.
 pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std::ops::Range<usize>) -> Result<()> {
     for row in rows {
         if let Some((column, &value)) = x.row(row).iter().enumerate().find(|(_, v)| !v.is_finite()) {
@@ -45,16 +44,11 @@ pub fn check_rows<T: Number>(what: &'static str, x: ArrayView2<'_, T>, rows: std
     Ok(())
 }
 
-/// Whether there is memory for a value of each row of `a` with each of `b`.
-///
-/// # Errors
-/// [`Error::Memory`].
+/// Checks the memory for a value of each row of `a` with each row of `b`.
 pub fn check_products<T: Number>(what: &str, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>) -> Result<()> {
     memory::check(what, &[a.nrows(), b.nrows()], size_of::<T>(), "take fewer rows at a time")
 }
 
-/// # Errors
-/// [`Error::ShapeMismatch`].
 pub fn check_shape(what: &'static str, got: (usize, usize), expected: (usize, usize)) -> Result<()> {
     if got == expected {
         return Ok(());

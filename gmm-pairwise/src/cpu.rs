@@ -1,5 +1,5 @@
-//! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at
-//! run time; all threads of rayon, or the calling thread alone if there is little to do.
+//! The CPU: matrix products by the crate `gemm`, the Gaussian kernel by SIMD instructions chosen at run time; on all
+//! threads of rayon, or on the calling thread if there is little to do.
 use crate::number::Number;
 use gemm::Parallelism;
 use gmm_host::simd::{Isa, Lane, Simd, WithSimd, elements, lanes};
@@ -8,22 +8,17 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 
-/// Work of fewer operations on single elements than this is done by the calling thread: it takes
-/// less time than waking the others.
+/// The calling thread does work of fewer operations on single elements: that takes less time than waking other threads.
 const SERIAL_WORK: usize = 1 << 18;
-/// Products of so many multiplications, which take a fraction of a second, are one call of `gemm`,
-/// which nothing interrupts.
+/// The multiplications of one call of `gemm`, which cannot be interrupted: a fraction of a second.
 const CALL_WORK: usize = 1 << 33;
-/// Rows that a thread takes at a time have about this many elements, which fit into the first-level
-/// cache with their results.
+/// About the elements of the rows a thread takes at a time, which fit into the first-level cache with their results.
 const PIECE_ELEMENTS: usize = 1 << 13;
-/// Rows of a tile of the matrix of kernel values, and its registers of centres: eight sums, which
-/// hide the latency of the arithmetic.
+/// The rows and registers of centres of a tile of kernel values: eight sums hide the latency.
 const TILE_ROWS: usize = 4;
 const TILE_REGISTERS: usize = 2;
 
-/// Row i of `vectors` times row j of `matrix`, (N, M) by rows. It is fastest where the numbers of
-/// each of the matrix's columns lie side by side.
+/// Computes row i of `vectors` times row j of `matrix`, (N, M) by rows; fastest for contiguous columns of the matrix.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     if vectors.nrows() == 1 && matrix.len() > SERIAL_WORK {
         return one_vector(vectors, matrix, out);
@@ -38,8 +33,7 @@ pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>
     Ok(())
 }
 
-/// A single vector, which `gemm` multiplies in one thread: some columns of the matrix at a time, as
-/// many with any number of threads.
+/// Multiplies a vector, for which `gemm` would use one thread: some columns at a time, whatever the number of threads.
 fn one_vector<T: Number>(vector: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     let interrupt = Interrupt::current();
     let columns = (SERIAL_WORK / matrix.nrows()).max(1);
@@ -68,8 +62,8 @@ fn multiply<T: Number>(
     let (from, by, to) = (vectors.strides(), matrix.strides(), [out.strides()[0], out.strides()[1]]);
     let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
     let out = out.as_mut_ptr();
-    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so that it
-    // overlaps neither of the others. It is not read.
+    // SAFETY: three arrays of these shapes and strides; `out` is borrowed mutably, so it overlaps no other. It is not
+    // read.
     unsafe {
         gemm::gemm(
             n,
@@ -95,13 +89,13 @@ fn multiply<T: Number>(
     }
 }
 
-/// The exponents' factor: exp(−γs) = 2^(factor · s).
+/// The factor of the exponents: exp(−γs) = 2^(factor · s).
 fn factor<T: Number>(gamma: f64) -> T {
     T::from_f64(-gamma * LOG2_E)
 }
 
-/// exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. False if a distance is infinite
-/// or NaN, as it is if one of the numbers is.
+/// Computes exp(−γ‖aᵢ − bᵢ‖²) of the rows of two arrays of the same shape. Returns false if a distance is infinite or
+/// NaN, as for a number that is.
 pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> Result<bool> {
     let (isa, interrupt) = (Isa::best(), Interrupt::current());
     let (rows, serial) = ((PIECE_ELEMENTS / a.ncols()).max(64), a.len() < SERIAL_WORK);
@@ -109,7 +103,7 @@ pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, 
         interrupt.check()?;
         let range = i * rows..i * rows + out.len();
         let (a, b) = (a.slice(s![range.clone(), ..]), b.slice(s![range, ..]));
-        // Arrays of another memory order are copied, a piece at a time.
+        // Other memory orders are copied piece by piece.
         let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
         let (Some(a), Some(b)) = (a.as_slice(), b.as_slice()) else { return Ok(false) };
         Ok(isa.run(Pairs { factor: factor(gamma), a, b, out }))
@@ -120,7 +114,6 @@ pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, 
     out.par_chunks_mut(rows).enumerate().map(piece).try_reduce(|| true, |all, finite| Ok(all & finite))
 }
 
-/// A piece of [`pairs`]: rows one after the other.
 struct Pairs<'a, T> {
     factor: T,
     a: &'a [T],
@@ -166,8 +159,8 @@ fn exponentials<T: Number, S: Simd>(simd: S, factor: T, out: &mut [T]) {
     }
 }
 
-/// Centres in the layout of [`matrix`], (⌈M/L⌉, D, L) with L elements of a register: a register
-/// holds one feature of L centres. The last block is filled up with zeros.
+/// Centres in the layout of [`matrix`], (⌈M/L⌉, D, L) with L elements in a register: a register holds one feature of L
+/// centres. The last block is filled up with zeros.
 #[derive(Debug, Clone)]
 pub struct Blocks<T> {
     isa: Isa,
@@ -191,7 +184,7 @@ impl<T: Number> Blocks<T> {
         Self { isa, lanes: isa.run(Lanes::<T>(std::marker::PhantomData)), count: 0, d, x: Vec::new() }
     }
 
-    /// Adds centres of D features behind the others.
+    /// Appends centres of D features.
     pub fn push(&mut self, centres: ArrayView2<'_, T>) {
         let block = self.d * self.lanes;
         self.x.resize((self.count + centres.nrows()).div_ceil(self.lanes) * block, T::default());
@@ -204,7 +197,7 @@ impl<T: Number> Blocks<T> {
         }
     }
 
-    /// exp(−γ‖xᵢ − cⱼ‖²) of all rows of `x` with all centres; `out` is (N, M) by rows.
+    /// Computes exp(−γ‖xᵢ − cⱼ‖²) of all rows of `x` with all centres; `out` is (N, M) by rows.
     pub fn matrix(&self, gamma: f64, x: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
         let interrupt = Interrupt::current();
         let rows = (PIECE_ELEMENTS / self.d.max(self.count)).next_multiple_of(TILE_ROWS);
@@ -225,7 +218,6 @@ impl<T: Number> Blocks<T> {
     }
 }
 
-/// A piece of [`Blocks::matrix`].
 struct Matrix<'a, T> {
     factor: T,
     centres: &'a Blocks<T>,
@@ -244,7 +236,7 @@ impl<T: Number> WithSimd for Matrix<'_, T> {
         let wide = TILE_REGISTERS * lanes::<T, S>();
         for (x, out) in self.x.chunks(TILE_ROWS * d).zip(self.out.chunks_mut(TILE_ROWS * count)) {
             let rows = x.len() / d;
-            // A tile of fewer rows computes the last one again and does not keep it.
+            // A tile of fewer rows repeats the last one and discards it.
             let mut row = [&x[..d]; TILE_ROWS];
             for (r, row) in row.iter_mut().enumerate() {
                 *row = &x[r.min(rows - 1) * d..][..d];

@@ -6,22 +6,21 @@ use crate::{cpu, gpu, reference};
 use gmm_host::{Device, Error, Result};
 use ndarray::{Array1, Array2, ArrayView2, Axis};
 
-/// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width
-/// σ.
+/// exp(−γ‖a − b‖²), also called the radial basis function, or with γ = 1/(2σ²) the kernel of width σ.
 ///
-/// The differences a − b are formed first, so that data far from the origin loses nothing. A value
-/// differs from the truth by at most (γ‖a − b‖² + 1)·(D + 8)·u of it, with u = 2⁻²⁴ for float32 and
-/// 2⁻⁵³ for float64, and one below the smallest normal number by at most that number.
+/// Differences a − b are formed first, so data far from the origin loses nothing. A value's relative error is at most
+/// (γ‖a − b‖² + 1)·(D + 8)·u, with u = 2⁻²⁴ for float32 and 2⁻⁵³ for float64; below the smallest normal number, its
+/// absolute error is at most that number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GaussianKernel {
     gamma: f64,
 }
 
 impl GaussianKernel {
-    /// The kernel for γ, in units of one over the data's square.
+    /// Makes the kernel for γ, in units of one over the data's square.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for γ that is not a finite number above 0.
+    /// [`Error::BadParameter`] unless γ is finite and above 0.
     pub fn new(gamma: f64) -> Result<Self> {
         if gamma.is_finite() && gamma > 0.0 {
             return Ok(Self { gamma });
@@ -29,12 +28,11 @@ impl GaussianKernel {
         Err(Error::BadParameter { name: "gamma", value: gamma.to_string(), remedy: "give a finite number above 0" })
     }
 
-    /// γ.
+    /// Returns γ.
     pub fn gamma(&self) -> f64 {
         self.gamma
     }
 
-    /// γ, if the element type can compute with it.
     fn gamma_for<T: Number>(&self) -> Result<f64> {
         if T::GAMMA.contains(&self.gamma) {
             return Ok(self.gamma);
@@ -44,8 +42,7 @@ impl GaussianKernel {
     }
 }
 
-/// Pairs of rows, of two arrays (N, D) that are resident in a device: borrowed on the CPU, copied
-/// on a GPU.
+/// Pairs of rows of two arrays (N, D), resident in a device: borrowed on the CPU, copied on a GPU.
 #[derive(Debug)]
 pub struct RowPairs<'a, T> {
     a: ArrayView2<'a, T>,
@@ -54,12 +51,10 @@ pub struct RowPairs<'a, T> {
 }
 
 impl<'a, T: Number> RowPairs<'a, T> {
-    /// Row i of `a` and row i of `b` are a pair; any memory order. On the CPU the numbers are
-    /// checked when they are first read.
+    /// Pairs row i of `a` with row i of `b`; any memory order. On the CPU the numbers are checked when first read.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`],
-    /// [`Error::NoCudaDevice`], [`Error::Unsupported`] for float64, and [`Error::Cuda`].
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`]; for a CUDA device also [`Error::NonFinite`].
     pub fn load(device: Device, a: ArrayView2<'a, T>, b: ArrayView2<'a, T>) -> Result<Self> {
         let (rows, columns) = a.dim();
         if a.is_empty() {
@@ -70,11 +65,11 @@ impl<'a, T: Number> RowPairs<'a, T> {
         Ok(Self { a, b, side })
     }
 
-    /// The kernel of each pair (N,).
+    /// Returns the kernel of each pair (N,).
     ///
     /// # Errors
-    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type
-    /// (float32: 10⁻³⁰ to 10³⁰; float64: 10⁻²⁸⁰ to 10²⁸⁰), and [`Error::Cuda`] on a CUDA device.
+    /// [`Error::NonFinite`], [`Error::BadParameter`] for γ beyond the range of the element type (float32: 10⁻³⁰ to
+    /// 10³⁰; float64: 10⁻²⁸⁰ to 10²⁸⁰).
     pub fn gaussian(&mut self, kernel: &GaussianKernel) -> Result<Array1<T>> {
         let mut out = Array1::from_elem(self.a.nrows(), T::default());
         self.gaussian_into(kernel, out.as_slice_mut().unwrap_or_default())?;
@@ -90,12 +85,10 @@ impl<'a, T: Number> RowPairs<'a, T> {
         self.side.run(&mut PairsTask { gamma: kernel.gamma_for::<T>()?, a: self.a, b: self.b, out })
     }
 
-    /// Seconds of the kernel of all pairs on the GPU by its clock, over `repeats` repetitions back
-    /// to back.
+    /// Returns the seconds of the kernel of all pairs by the GPU's clock, over `repeats` consecutive runs.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the pairs are not on a CUDA
-    /// device.
+    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the pairs are not on a CUDA device.
     pub fn kernel_seconds(&mut self, kernel: &GaussianKernel, repeats: u32) -> Result<f64> {
         let gamma = kernel.gamma_for::<T>()?;
         match &mut self.side {
@@ -137,7 +130,7 @@ impl<T: Number> Task for PairsTask<'_, T> {
         if cpu::pairs(self.gamma, self.a, self.b, self.out)? {
             return Ok(());
         }
-        // An infinite distance may also be that of finite numbers far apart.
+        // Finite numbers far apart may also have an infinite distance.
         for row in 0..self.a.nrows() {
             check_rows(FIRST, self.a, row..row + 1)?;
             check_rows(SECOND, self.b, row..row + 1)?;
@@ -169,11 +162,10 @@ pub struct Centres<T> {
 }
 
 impl<T: Number> Centres<T> {
-    /// Makes a copy of `centres` (M, D) resident in `device`.
+    /// Copies `centres` (M, D) to `device`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`], [`Error::NonFinite`]; for a CUDA device also [`Error::NoCudaDevice`],
-    /// [`Error::Unsupported`] for float64, and [`Error::Cuda`].
+    /// [`Error::EmptyData`], [`Error::NonFinite`].
     pub fn load(device: Device, centres: ArrayView2<'_, T>) -> Result<Self> {
         check("the centres", centres)?;
         let d = centres.ncols();
@@ -186,8 +178,7 @@ impl<T: Number> Centres<T> {
         Ok(all)
     }
 
-    /// Adds `centres` (M′, D) behind the others. A sequence of M additions of one each takes time
-    /// in proportion to M.
+    /// Appends `centres` (M′, D). Adding M centres one by one takes time in proportion to M.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`].
@@ -200,17 +191,16 @@ impl<T: Number> Centres<T> {
         self.centres.append(Axis(0), centres).map_err(mismatch)
     }
 
-    /// The centres (M, D).
+    /// Returns the centres (M, D).
     pub fn view(&self) -> ArrayView2<'_, T> {
         self.centres.view()
     }
 
-    /// The kernel of row i of `x` (N, D) with centre j, (N, M).
+    /// Returns the kernel of row i of `x` (N, D) with centre j, (N, M).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`],
-    /// [`Error::BadParameter`] as for [`RowPairs::gaussian`], [`Error::Memory`], and
-    /// [`Error::Cuda`] on a CUDA device.
+    /// [`Error::ShapeMismatch`], [`Error::EmptyData`], [`Error::NonFinite`], [`Error::BadParameter`] as for
+    /// [`RowPairs::gaussian`], [`Error::Memory`].
     pub fn gaussian(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;
@@ -228,12 +218,11 @@ impl<T: Number> Centres<T> {
         Ok(out)
     }
 
-    /// Seconds of the kernel of `x` with all centres on the GPU by its clock, `x` and the values
-    /// being on the device, over `repeats` repetitions back to back.
+    /// Returns the seconds of the kernel of `x` with all centres by the GPU's clock, with `x` and the values on the
+    /// device, over `repeats` consecutive runs.
     ///
     /// # Errors
-    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the centres are not on a CUDA
-    /// device.
+    /// As [`gaussian`](Self::gaussian), and [`Error::Unsupported`] if the centres are not on a CUDA device.
     pub fn kernel_seconds(&mut self, kernel: &GaussianKernel, x: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check("the rows", x)?;

@@ -1,4 +1,4 @@
-//! What this crate asks of its CUDA backend, which computes in float32.
+//! The interface of the CUDA backend, which computes in float32.
 use crate::number::Number;
 use gmm_host::{Error, Result};
 use ndarray::ArrayView2;
@@ -8,8 +8,7 @@ pub use crate::cuda::{Centres, Pairs, Products, start};
 #[cfg(not(feature = "cuda"))]
 pub use absent::{Centres, Pairs, Products, start};
 
-/// # Errors
-/// [`Error::Unsupported`] for float64.
+/// Returns the array, or an error for float64.
 pub fn float32<T: Number>(x: ArrayView2<'_, T>) -> Result<ArrayView2<'_, f32>> {
     T::float32(x).ok_or_else(float32_only)
 }
@@ -22,16 +21,16 @@ pub fn float32_only() -> Error {
     }
 }
 
-/// The error for a time by the clock of a GPU that does not compute.
+/// Returns the error for a GPU's time without a GPU.
 pub fn no_clock() -> Error {
     Error::Unsupported {
         what: "the time of a kernel".into(),
         backend: "any device but a GPU",
-        remedy: "load the data to a CUDA device",
+        remedy: "load the data on a CUDA device",
     }
 }
 
-/// What takes the place of the CUDA backend in a build without it.
+/// The replacement of the CUDA backend in builds without it.
 #[cfg(not(feature = "cuda"))]
 mod absent {
     use super::{Error, Result};

@@ -6,33 +6,24 @@ use crate::{cpu, gpu, reference};
 use gmm_host::{Device, Result};
 use ndarray::{Array2, ArrayView2};
 
-/// A matrix (M, D) that stays resident in a device, and is multiplied with vectors that come one at
-/// a time or in blocks.
+/// A matrix (M, D) resident in a device, to multiply with vectors one at a time or in blocks.
 ///
-/// ‖error‖ ≤ 10⁻⁶ ‖|V|·|M|ᵀ‖ for float32 on every device, in the Euclidean norm over all products:
-/// the CPU multiplies float32 with fused multiply-adds; the GPU splits each number into two of
-/// float16, scaled by a power of two for each row, and has its tensor cores add three of the four
-/// products, in float32. Numbers below 2⁻³⁷ of the largest of their row count as zero there. Up to
-/// eight vectors at a time are not split: the sums of the matrix's two numbers are multiplied with
-/// them in float32.
+/// ‖error‖ ≤ 10⁻⁶ ‖|V|·|M|ᵀ‖ for float32 on every device, in the Euclidean norm over all products. The CPU uses fused
+/// multiply-adds. The GPU splits each number into two float16 numbers, scaled by a power of two per row, and its tensor
+/// cores add three of the four products in float32; numbers below 2⁻³⁷ of their row's largest count as zero. Up to
+/// eight vectors at a time are not split: they are multiplied in float32 with the sums of the matrix's two numbers.
 #[derive(Debug)]
 pub struct InnerProducts<T> {
-    /// (M, D) with the M numbers of a column side by side, which is what the CPU reads without a
-    /// copy.
+    /// (M, D) with contiguous columns, which the CPU reads without a copy.
     matrix: Array2<T>,
     side: Side<gpu::Products>,
 }
 
 impl<T: Number> InnerProducts<T> {
-    /// Makes a copy of `matrix` (M, D; any memory order) resident in `device`. For A·B with B (D,
-    /// M), that is `b.t()`.
+    /// Copies `matrix` (M, D; any memory order) to `device`. For A·B with B (D, M), pass `b.t()`.
     ///
     /// # Errors
-    /// [`Error::EmptyData`](crate::Error::EmptyData),
-    /// [`Error::NonFinite`](crate::Error::NonFinite); for a CUDA device also
-    /// [`Error::NoCudaDevice`](crate::Error::NoCudaDevice),
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for float64, and
-    /// [`Error::Cuda`](crate::Error::Cuda).
+    /// [`Error::EmptyData`](crate::Error::EmptyData), [`Error::NonFinite`](crate::Error::NonFinite).
     pub fn load(device: Device, matrix: ArrayView2<'_, T>) -> Result<Self> {
         check("the matrix", matrix)?;
         let matrix = matrix.t().as_standard_layout().into_owned().reversed_axes();
@@ -40,24 +31,21 @@ impl<T: Number> InnerProducts<T> {
         Ok(Self { matrix, side })
     }
 
-    /// The number M of rows of the matrix: of products of each vector.
+    /// Returns M, the matrix's rows and the products of each vector.
     pub fn n_rows(&self) -> usize {
         self.matrix.nrows()
     }
 
-    /// The number D of columns of the matrix: of elements of each vector.
+    /// Returns D, the matrix's columns and the elements of each vector.
     pub fn n_columns(&self) -> usize {
         self.matrix.ncols()
     }
 
-    /// `vectors` (N, D) times the transposed matrix: the inner product of vector i with row j of
-    /// the matrix, (N, M).
+    /// Returns `vectors` (N, D) times the transposed matrix (N, M): inner products of vectors i and rows j.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch),
-    /// [`Error::EmptyData`](crate::Error::EmptyData),
-    /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory), and
-    /// [`Error::Cuda`](crate::Error::Cuda) on a CUDA device.
+    /// [`Error::ShapeMismatch`](crate::Error::ShapeMismatch), [`Error::EmptyData`](crate::Error::EmptyData),
+    /// [`Error::NonFinite`](crate::Error::NonFinite), [`Error::Memory`](crate::Error::Memory).
     pub fn products(&mut self, vectors: ArrayView2<'_, T>) -> Result<Array2<T>> {
         check_products("the products", vectors, self.matrix.view())?;
         let mut out = Array2::from_elem((vectors.nrows(), self.n_rows()), T::default());
@@ -65,11 +53,7 @@ impl<T: Number> InnerProducts<T> {
         Ok(out)
     }
 
-    /// As [`products`](Self::products), written to N·M numbers of the caller's: those of a vector
-    /// side by side.
-    ///
-    /// # Errors
-    /// As [`products`](Self::products).
+    /// As [`products`](Self::products), written to N·M numbers of the caller's, vector by vector.
     pub fn products_into(&mut self, vectors: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         let n = vectors.nrows().saturating_mul(self.n_rows());
@@ -78,12 +62,11 @@ impl<T: Number> InnerProducts<T> {
         self.side.run(&mut Products { matrix: self.matrix.view(), vectors, out })
     }
 
-    /// Seconds of a product with `vectors` on the GPU by its clock, the vectors and the products
-    /// being on the device, over `repeats` repetitions back to back.
+    /// Returns the seconds of a product with `vectors` by the GPU's clock, with vectors and products on the device,
+    /// over `repeats` consecutive runs.
     ///
     /// # Errors
-    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) if
-    /// the matrix is not on a CUDA device.
+    /// As [`products`](Self::products), and [`Error::Unsupported`](crate::Error::Unsupported) without a CUDA device.
     pub fn kernel_seconds(&mut self, vectors: ArrayView2<'_, T>, repeats: u32) -> Result<f64> {
         check_shape("the vectors", vectors.dim(), (vectors.nrows(), self.n_columns()))?;
         check("the vectors", vectors)?;

@@ -1,5 +1,5 @@
-//! Comparisons of vectors with vectors: inner products with a resident matrix, and the Gaussian
-//! kernel exp(−γ‖a − b‖²) of pairs of rows and of rows with a growing set of centres.
+//! Comparisons of vectors: inner products with a resident matrix, and the Gaussian kernel exp(−γ‖a − b‖²) of pairs of
+//! rows and of rows with a growing set of centres.
 //!
 //! ```
 //! use gmm_pairwise::{Centres, Device, GaussianKernel, InnerProducts};
@@ -16,10 +16,12 @@
 //! # Ok::<(), gmm_pairwise::Error>(())
 //! ```
 //!
-//! Each type takes a [`Device`] when it is loaded. `Auto` computes on the CPU, and
-//! moves to a GPU for the sizes at which that is measured to be faster, once the CPU has computed
-//! for longer than a GPU takes to start. The GPU computes in float32 only; `Auto` keeps float64 on
-//! the CPU.
+//! Each type takes a [`Device`] when loaded. `Auto` computes on the CPU, and moves sizes that a GPU computes faster by
+//! measurement to it, once the CPU has computed for longer than a GPU takes to start. The GPU computes in float32 only;
+//! `Auto` keeps float64 on the CPU.
+//!
+//! On a CUDA device, `load` can also fail with [`Error::NoCudaDevice`] or, for float64, [`Error::Unsupported`], and
+//! every method with [`Error::Cuda`].
 mod check;
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -31,14 +33,13 @@ mod number;
 mod reference;
 mod side;
 
-// What the functions here take and give.
 pub use gmm_host::{Device, Error, Interrupt, Result};
 
 pub use gaussian::{Centres, GaussianKernel, RowPairs};
 pub use inner_products::InnerProducts;
 pub use number::Number;
 
-/// The example of the README is tested.
+/// Tests the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

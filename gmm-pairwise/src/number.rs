@@ -10,23 +10,20 @@ pub trait Number: Compute {}
 impl Number for f32 {}
 impl Number for f64 {}
 
-/// What this crate needs of a [`Number`].
+/// The needs of this crate from a [`Number`].
 pub(crate) trait Compute: Lane + Default + Into<f64> + Send + Sync {
-    /// The γ for which exp(−γ‖a − b‖²) of finite numbers needs no other element type: where ‖a −
-    /// b‖² overflows it is 0, and where ‖a − b‖² loses digits by underflow it is 1.
+    /// The γ for which exp(−γ‖a − b‖²) of finite numbers needs no other element type: it is 0 if ‖a − b‖² overflows,
+    /// and 1 if ‖a − b‖² loses digits by underflow.
     const GAMMA: RangeInclusive<f64>;
 
     fn from_f64(v: f64) -> Self;
 
-    /// Whether it is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
-    /// The array, if the elements are float32.
     fn float32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
     }
 
-    /// The numbers, if they are float32.
     fn float32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
         None
     }

@@ -1,17 +1,16 @@
-//! float64 in plain loops, with which everything else is compared.
+//! float64 in plain loops, the reference for all else.
 use crate::number::Number;
 use gmm_host::linalg::neumaier_sum;
 use gmm_host::{Interrupt, Result};
 use ndarray::{ArrayView1, ArrayView2};
 
-/// exp(−γ‖a − b‖²).
 fn gaussian<T: Number>(gamma: f64, a: ArrayView1<'_, T>, b: ArrayView1<'_, T>) -> T {
-    // Squares do not cancel; their sum may overflow, which a compensated sum would turn into NaN.
+    // Squares do not cancel, and a compensated sum would turn an overflow into NaN.
     let square: f64 = a.iter().zip(b).map(|(&a, &b)| (a.into() - b.into()).powi(2)).sum();
     T::from_f64((-gamma * square).exp())
 }
 
-/// Of row i of `a` with row i of `b`.
+/// Computes row i of `a` with row i of `b`.
 pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     let interrupt = Interrupt::current();
     for ((out, a), b) in out.iter_mut().zip(a.rows()).zip(b.rows()) {
@@ -21,7 +20,7 @@ pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, 
     Ok(())
 }
 
-/// Of row i of `x` with row j of `centres`.
+/// Computes row i of `x` with row j of `centres`.
 pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     let interrupt = Interrupt::current();
     for (out, x) in out.chunks_exact_mut(centres.nrows()).zip(x.rows()) {
@@ -33,7 +32,7 @@ pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'
     Ok(())
 }
 
-/// Row i of `vectors` times row j of `matrix`.
+/// Computes row i of `vectors` times row j of `matrix`.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
     let interrupt = Interrupt::current();
     for (out, vector) in out.chunks_exact_mut(matrix.nrows()).zip(vectors.rows()) {

@@ -1,48 +1,41 @@
-//! Where a computation is made: on the device that the user names, or for `Auto` on the side that
-//! is measured to be faster.
+//! The place of a computation: the device that the user names, or for `Auto` the side measured to be faster.
 use crate::gpu;
 use gmm_host::{Device, Error, Result};
 use std::fmt;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// `Auto` has a GPU started when the CPU has computed for this long: what a process pays for a GPU,
-/// and a margin, because the number of computations to come is a guess.
+/// `Auto` starts a GPU after this time of computing on the CPU: the cost of a GPU for a process, with a margin, because
+/// the number of later computations is unknown.
 const GPU_START: Duration = Duration::from_millis(500);
-/// What the CPU does in this time stays there: a GPU needs about as long to answer at all.
+/// Computations below this time stay on the CPU: a GPU needs about as long to answer.
 const QUICK: Duration = Duration::from_micros(15);
-/// How often a size is computed on either side before one is chosen: the first time takes longer.
+/// The trials of a size on each side before a choice: the first takes longer.
 const TRIALS: u32 = 3;
-/// What takes the CPU longer than this is computed there once.
+/// Computations above this time run on the CPU only once.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A computation with the data that is resident in a device.
+/// A computation with data resident in a device.
 pub trait Task {
-    /// The data on a GPU.
     type Gpu;
 
-    /// Fused multiply-adds, or numbers read: tasks of one resident set and of about the same size
-    /// take about the same time.
+    /// Returns the fused multiply-adds, or numbers read, which predict the time of tasks on one data set.
     fn size(&self) -> usize;
-    /// Whether a GPU has the element type.
     fn has_gpu(&self) -> bool;
-    /// # Errors
-    /// For numbers that are not finite.
+    /// Fails for numbers that are not finite.
     fn on_cpu(&mut self) -> Result<()>;
     /// As [`on_cpu`](Self::on_cpu), in float64 on one core.
     fn on_reference(&mut self) -> Result<()>;
-    /// # Errors
-    /// For numbers that are not finite, and for failures of the driver.
+    /// Fails for numbers that are not finite, and if the driver fails.
     fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<()>;
-    /// Takes the resident data to a GPU.
     fn open(&self, ordinal: usize) -> Result<Self::Gpu>;
 }
 
-/// The side of a resident set.
+/// The side of a data set.
 pub enum Side<G> {
     Cpu,
     Reference,
-    /// A GPU of this number; the data is taken there at once.
+    /// A GPU, with the data copied to it.
     Gpu(G),
     Auto(Auto<G>),
 }
@@ -59,7 +52,7 @@ impl<G> fmt::Debug for Side<G> {
 }
 
 impl<G> Side<G> {
-    /// `open` takes the resident data to the GPU of this number.
+    /// `open` copies the resident data to the GPU of this number.
     pub fn new(device: Device, open: impl FnOnce(usize) -> Result<G>) -> Result<Self> {
         let unsupported = |what| Error::Unsupported { what, backend: "this operation", remedy: "name one device" };
         Ok(match device {
@@ -86,30 +79,26 @@ impl<G> Side<G> {
     }
 }
 
-/// The rule of `Auto`.
 pub struct Auto<G> {
     gpu: Gpu<G>,
-    /// The time of all computations on the CPU.
     cpu_time: Duration,
-    /// By [`class`]: on the CPU, on the GPU.
+    /// Times by [`class`]: on the CPU, on the GPU.
     sizes: Vec<[Times; 2]>,
 }
 
-/// The state of the GPU.
 enum Gpu<G> {
     Unopened,
-    /// A thread starts the driver.
+    /// A thread is starting the driver.
     Starting(JoinHandle<Result<()>>),
-    /// There is no GPU, or it has failed.
+    /// There is no GPU, or it failed.
     Absent,
     Ready(G),
 }
 
-/// The computations of a size on one side.
 #[derive(Clone, Copy)]
 struct Times {
     fastest: Duration,
-    /// Their number, up to [`TRIALS`].
+    /// The number of trials, up to [`TRIALS`].
     trials: u32,
 }
 
@@ -138,7 +127,7 @@ impl<G> Auto<G> {
                     self.sizes[class][1].count(begin.elapsed());
                     return Ok(());
                 }
-                // The CPU does what the GPU cannot.
+                // The CPU takes over.
                 Err(Error::Cuda { .. } | Error::NoCudaDevice { .. } | Error::Unsupported { .. }) => {
                     self.gpu = Gpu::Absent
                 }
@@ -153,7 +142,7 @@ impl<G> Auto<G> {
         Ok(())
     }
 
-    /// Starts the GPU if it is time to, and takes the resident data there when it is ready.
+    /// Starts the GPU if it is time, and copies the resident data once it is ready.
     fn advance(&mut self, task: &impl Task<Gpu = G>) {
         self.gpu = match std::mem::replace(&mut self.gpu, Gpu::Absent) {
             Gpu::Unopened if self.cpu_time > GPU_START && task.has_gpu() => {
@@ -169,20 +158,18 @@ impl<G> Auto<G> {
     }
 }
 
-/// Sizes within a factor of √2 are a class.
+/// Returns the class of a size: a class spans a factor of √2.
 fn class(size: usize) -> usize {
     let size = size.max(1) as u128;
     (size * size).ilog2() as usize
 }
 
-/// The number of classes.
 const CLASSES: usize = 2 * usize::BITS as usize;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A task that takes the given times.
     struct Sleep {
         cpu: Duration,
         gpu: Duration,

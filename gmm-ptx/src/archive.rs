@@ -5,7 +5,7 @@ use crate::packed::Packed;
 
 const TITLE: &str = "PTX 1";
 
-/// An archive of PTX whose index has been read. Texts are unpacked when they are asked for.
+/// An archive of PTX with its index read. Texts are unpacked on request.
 #[derive(Debug, Clone)]
 pub struct Archive<'a> {
     packed: Packed<'a>,
@@ -15,37 +15,36 @@ impl<'a> Archive<'a> {
     /// Reads the index of an archive.
     ///
     /// # Errors
-    /// The bytes are no such archive, or not all of it.
+    /// If the bytes are not a complete archive.
     pub fn open(bytes: &'a [u8]) -> io::Result<Self> {
         Ok(Self { packed: Packed::open(TITLE, bytes)? })
     }
 
-    /// The names of the kernels, in their order.
+    /// Returns the names of the kernels, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.packed.kernels().map(|((name, _), _)| name.as_str())
     }
 
-    /// The CRC-32 of a kernel's PTX, from the index; `None` if the archive has no such kernel.
+    /// Returns the CRC-32 of a kernel's PTX from the index; `None` for an unknown kernel.
     #[must_use]
     pub fn checksum(&self, name: &str) -> Option<u32> {
         self.packed.checksum(name, None)
     }
 
-    /// Unpacks a kernel's PTX; `None` if the archive has no such kernel.
+    /// Unpacks a kernel's PTX; `None` for an unknown kernel.
     ///
     /// # Errors
-    /// The archive is damaged: what comes out is not what its checksum says, or is no text.
+    /// If the archive is damaged: a checksum is wrong, or the PTX is not text.
     pub fn text(&self, name: &str) -> io::Result<Option<String>> {
         let text = self.packed.kernel(name, None)?.map(String::from_utf8).transpose();
         text.map_err(|_| self.packed.damaged())
     }
 }
 
-/// Packs texts into an archive. The same entries give the same bytes, as long as the compressor is
-/// the same.
+/// Packs texts into an archive. The same entries and compressor give the same bytes.
 ///
 /// # Errors
-/// Two entries have the same name, or the compressor fails.
+/// If two entries have the same name, or the compressor fails.
 #[cfg(feature = "pack")]
 pub fn pack(entries: &[crate::Entry]) -> io::Result<Vec<u8>> {
     use crate::packed::{Cubin, Packing};
@@ -96,7 +95,7 @@ mod tests {
     fn damage_is_an_error() {
         let bytes = pack(&entries()).unwrap();
         assert!(Archive::open(&bytes[..bytes.len() - 30]).is_err());
-        // Each kernel has a group of its own, and one has as many bytes as the other.
+        // Each kernel has its own group, of equal size.
         let end = bytes.len();
         let index = bytes.windows(2).position(|two| two == b"\n\n").unwrap() + 2;
         let mut damaged = bytes;

@@ -1,8 +1,7 @@
 //! The archive of PTX, the text that a CUDA driver compiles for its GPU.
 //!
-//! The archive holds one text for each kernel, so that the driver compiles only the kernels that
-//! are launched; a few neighbours are packed together, so that a program unpacks little besides.
-//! Beside it `machine_code` has archives of what an assembler made of the texts. Their indices are
+//! The archive holds a text for each kernel, so that the driver compiles only launched kernels; a few neighbours are
+//! packed together, so that little else is unpacked. `machine_code` has archives of the assembled texts. Indices are
 //! plain text, with a checksum of each kernel's PTX that can be read without unpacking.
 mod archive;
 pub mod machine_code;
@@ -19,8 +18,8 @@ pub use split::{BARRIER_MARK, WARPGROUP_TARGET, split};
 /// One kernel's PTX.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Name of the kernel.
+    /// The name of the kernel.
     pub name: String,
-    /// The PTX module that holds this kernel alone.
+    /// The PTX module with this kernel alone.
     pub text: String,
 }

@@ -1,5 +1,4 @@
-//! Archives of machine code: what an assembler made of the PTX, for the GPUs of one kind. The index
-//! of an archive names the assembler.
+//! Archives of machine code: the PTX assembled for one kind of GPU. The index names the assembler.
 use std::io;
 
 use crate::packed::Packed;
@@ -7,7 +6,7 @@ pub use crate::packed::{Cubin, Key};
 
 const TITLE: &str = "machine code 1";
 
-/// An archive whose index has been read. Machine code is unpacked when it is asked for.
+/// An archive with its index read. Machine code is unpacked on request.
 #[derive(Debug)]
 pub struct Archive<'a> {
     packed: Packed<'a>,
@@ -18,7 +17,7 @@ impl<'a> Archive<'a> {
     /// Reads the index of an archive.
     ///
     /// # Errors
-    /// The bytes are no such archive, or not all of it.
+    /// If the bytes are not a complete archive.
     pub fn open(bytes: &'a [u8]) -> io::Result<Self> {
         let packed = Packed::open(TITLE, bytes)?;
         let assembler = match packed.head() {
@@ -29,45 +28,41 @@ impl<'a> Archive<'a> {
         Ok(Self { packed, assembler })
     }
 
-    /// The assembler, with its version.
+    /// Returns the assembler with its version.
     #[must_use]
     pub fn assembler(&self) -> &str {
         self.assembler
     }
 
-    /// The kernels, each with the CRC-32 of the PTX that it was made from, in the order of their
-    /// names.
+    /// Returns the kernels in the order of their names, each with the CRC-32 of its PTX.
     pub fn kernels(&self) -> impl Iterator<Item = (&Key, u32)> {
         self.packed.kernels()
     }
 
-    /// The CRC-32 of the PTX that a kernel was made from; `None` if the archive has no such kernel
-    /// with this limit of registers.
+    /// Returns the CRC-32 of the PTX of a kernel; `None` for an unknown kernel or limit of registers.
     #[must_use]
     pub fn checksum(&self, name: &str, registers: Option<u32>) -> Option<u32> {
         self.packed.checksum(name, registers)
     }
 
-    /// Unpacks a kernel's machine code; `None` if the archive has no such kernel with this limit
-    /// of registers.
+    /// Unpacks a kernel's machine code; `None` for an unknown kernel or limit of registers.
     ///
     /// # Errors
-    /// The archive is damaged.
+    /// If the archive is damaged.
     pub fn code(&self, name: &str, registers: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         self.packed.kernel(name, registers)
     }
 }
 
-/// Packs machine code into an archive. The same cubins give the same bytes, as long as the
-/// compressor is the same.
+/// Packs machine code into an archive. The same cubins and compressor give the same bytes.
 ///
 /// # Errors
-/// The compressor fails.
+/// If the compressor fails.
 #[cfg(feature = "pack")]
 pub fn pack(assembler: &str, cubins: Vec<Cubin>) -> io::Result<Vec<u8>> {
     use crate::packed::Packing;
 
-    // Bytes depend on their place within an instruction.
+    // A byte depends on its place within an instruction.
     let packing = Packing { group: 512 << 10, bits: (0, 4, 4) };
     crate::packed::pack(TITLE, &format!("assembler {assembler}\n"), &packing, cubins)
 }
@@ -124,7 +119,7 @@ mod tests {
                     && archive.checksum(&cubin.name, cubin.registers) == Some(cubin.ptx)
             };
             let before_index_end = bytes.windows(2).position(|two| two == b"\n\n").unwrap() > place;
-            // What the index says of the assembler is not used to unpack.
+            // Unpacking does not use the line about the assembler.
             let of_assembler = bytes[..place].iter().filter(|byte| **byte == b'\n').count() == 1;
             assert!(!cubins().iter().all(same) || before_index_end && of_assembler, "byte {place}");
         }

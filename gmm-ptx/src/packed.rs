@@ -1,43 +1,40 @@
-//! Kernels packed in groups, beneath both archives.
+//! Kernels packed in groups, the basis of both archives.
 //!
-//! An archive begins with an index in plain text: its title, lines of its own, and for each group
-//! of kernels its bytes, packed, and its CRC-32, then its kernels, each with the registers that a
-//! thread may have (`-` without a limit), the CRC-32 of its PTX, and its bytes. An empty line ends
-//! the index, and the groups follow. Kernels that resemble each other are compressed together,
-//! which takes two thirds of the space that each alone would; a group is small, because it is
-//! unpacked for each of its kernels that is launched.
+//! An archive begins with an index in plain text: a title, lines of its own, and for each group of kernels its packed
+//! bytes and CRC-32, then its kernels, each with the register limit of a thread (`-` without one), the CRC-32 of its
+//! PTX, and its bytes. An empty line ends the index; the groups follow. Compressing similar kernels together takes two
+//! thirds of the space of separate ones. Groups are small, because each launched kernel unpacks its group.
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 
 use lzma_rust2::Lzma2Reader;
 
-/// Bytes of the compressor's window: that of a group, and of its largest kernel.
+/// The compressor's window in bytes: the size of a group and of its largest kernel.
 const WINDOW: u32 = 1 << 20;
-/// Bytes of an instruction of a GPU, to whose multiples kernels are aligned within a group.
+/// The bytes of a GPU's instruction, the alignment of kernels within a group.
 const ALIGN: usize = 16;
 
-/// A kernel, and the registers that a thread of it may have, if they are limited.
+/// A kernel's name and register limit, if any.
 pub type Key = (String, Option<u32>);
 
 /// The machine code of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cubin {
-    /// Name of the kernel.
+    /// The name of the kernel.
     pub name: String,
-    /// The registers that a thread may have, if they are limited.
+    /// The register limit of a thread, if any.
     pub registers: Option<u32>,
-    /// The CRC-32 of the PTX that it was made from.
+    /// The CRC-32 of its PTX.
     pub ptx: u32,
-    /// An ELF file.
+    /// The ELF file.
     pub code: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
 struct Group {
-    /// Where it is in the archive.
+    /// The place in the archive.
     packed: std::ops::Range<usize>,
     checksum: u32,
-    /// Bytes when it is unpacked.
     bytes: usize,
 }
 
@@ -48,7 +45,7 @@ struct Place {
     within: std::ops::Range<usize>,
 }
 
-/// An archive whose index has been read.
+/// An archive with its index read.
 #[derive(Debug, Clone)]
 pub(crate) struct Packed<'a> {
     title: &'static str,
@@ -60,7 +57,7 @@ pub(crate) struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Reads the index of an archive that has this title.
+    /// Reads the index of an archive with this title.
     pub(crate) fn open(title: &'static str, bytes: &'a [u8]) -> io::Result<Self> {
         let mut archive = Self { title, bytes, head: Vec::new(), groups: Vec::new(), kernels: BTreeMap::new() };
         let damaged = || damaged(title);
@@ -77,7 +74,7 @@ impl<'a> Packed<'a> {
         if start == bytes.len() { Ok(archive) } else { Err(damaged()) }
     }
 
-    /// Reads a line of the index; `start`: where the packed bytes of the next group begin.
+    /// Reads a line of the index; `start` is where the next group begins.
     fn read_line(&mut self, line: &'a str, start: &mut usize) -> Option<()> {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["group", packed, checksum] => {
@@ -114,7 +111,7 @@ impl<'a> Packed<'a> {
         &self.head
     }
 
-    /// The kernels, each with the CRC-32 of its PTX, in the order of their names.
+    /// Returns the kernels in the order of their names, each with the CRC-32 of its PTX.
     pub(crate) fn kernels(&self) -> impl Iterator<Item = (&Key, u32)> {
         self.kernels.iter().map(|(key, place)| (key, place.ptx))
     }
@@ -123,7 +120,6 @@ impl<'a> Packed<'a> {
         self.kernels.get(&(name.to_owned(), registers)).map(|place| place.ptx)
     }
 
-    /// Unpacks a kernel.
     pub(crate) fn kernel(&self, name: &str, registers: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         let Some(place) = self.kernels.get(&(name.to_owned(), registers)) else { return Ok(None) };
         let group = self.unpack(&self.groups[place.group])?;
@@ -133,7 +129,7 @@ impl<'a> Packed<'a> {
     fn unpack(&self, group: &Group) -> io::Result<Vec<u8>> {
         let packed = self.bytes.get(group.packed.clone()).ok_or_else(|| self.damaged())?;
         let mut unpacked = Vec::new();
-        // One byte more than there should be, so that more is noticed.
+        // One byte more, so that surplus is detected.
         Lzma2Reader::new(packed, WINDOW, None).take(group.bytes as u64 + 1).read_to_end(&mut unpacked)?;
         if unpacked.len() != group.bytes || crc32fast::hash(&unpacked) != group.checksum {
             return Err(self.damaged());
@@ -148,17 +144,15 @@ fn damaged(title: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the archive of {what} is damaged"))
 }
 
-/// How kernels are compressed.
 #[cfg(feature = "pack")]
 pub(crate) struct Packing {
-    /// Most bytes of a group, unless it is one kernel.
+    /// The most bytes of a group of several kernels.
     pub(crate) group: usize,
-    /// LZMA's `lc`, `lp` and `pb`: of how many bits of the byte before, and of a byte's place, the
-    /// compressor takes account.
+    /// LZMA's `lc`, `lp` and `pb`: how many bits of the previous byte, and of a byte's place, the compressor uses.
     pub(crate) bits: (u32, u32, u32),
 }
 
-/// Packs kernels into an archive; `head`: what stands between the title and the first group.
+/// Packs kernels into an archive; `head` goes between the title and the first group.
 #[cfg(feature = "pack")]
 pub(crate) fn pack(title: &str, head: &str, packing: &Packing, mut kernels: Vec<Cubin>) -> io::Result<Vec<u8>> {
     use std::fmt::Write as _;
@@ -166,7 +160,7 @@ pub(crate) fn pack(title: &str, head: &str, packing: &Packing, mut kernels: Vec<
 
     use lzma_rust2::{Lzma2Options, Lzma2Writer};
 
-    // Kernels that resemble each other have neighbouring names.
+    // Similar kernels have neighbouring names.
     kernels.sort_by(|a, b| (&a.name, a.registers).cmp(&(&b.name, b.registers)));
     let padded = |kernel: &Cubin| kernel.code.len().next_multiple_of(ALIGN);
     let mut index = format!("{title}\n{head}");

@@ -1,5 +1,4 @@
-//! Splits a PTX module into one module for each entry, without what varies between builds of the
-//! same source.
+//! Splits a PTX module into one module per entry, without the differences between builds of the same source.
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::LazyLock;
@@ -8,7 +7,6 @@ use regex::{Captures, Regex};
 
 use crate::Entry;
 
-/// A pattern of this file.
 macro_rules! pattern {
     ($text:expr) => {{
         static PATTERN: LazyLock<Regex> =
@@ -17,11 +15,10 @@ macro_rules! pattern {
     }};
 }
 
-/// The comment that `barrier!` leaves behind each barrier: the only comment that [`split`] does not
-/// remove.
+/// The comment that `barrier!` leaves after each barrier, the only one that [`split`] keeps.
 pub const BARRIER_MARK: &str = "// barrier ";
 
-/// What a module with products of warpgroups, or with copies that they wait for, is for.
+/// The target of a module with products of warpgroups or with copies that they wait for.
 pub const WARPGROUP_TARGET: &str = "sm_90a";
 
 /// A declaration or definition at module scope.
@@ -31,12 +28,11 @@ struct Item {
     text: String,
 }
 
-/// Turns what a compiler made of all kernels into one module for each, sorted by name: the entry
-/// itself, and the functions and variables that it needs. `maker` says in the first line of each
-/// who made it.
+/// Splits a compiled module of all kernels into one for each, sorted by name: the entry, and the functions and
+/// variables that it needs. The first line of each names `maker`.
 ///
 /// # Errors
-/// The text is no PTX that this function can read, or has no entry, or two of the same name.
+/// If the text is not readable PTX, or has no entry, or two of the same name.
 pub fn split(module: &str, maker: &str) -> io::Result<Vec<Entry>> {
     let (header, items) = parse(module)?;
     let mut references: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -74,8 +70,7 @@ pub fn split(module: &str, maker: &str) -> io::Result<Vec<Entry>> {
     }
 }
 
-/// The header of a module with instructions that compute capability 9.0 alone has, and PTX 8.0 for
-/// the first time.
+/// Returns the header of a module with instructions for compute capability 9.0 only, which need PTX 8.0.
 fn for_warpgroups(header: &str) -> io::Result<String> {
     let version = pattern!(r"\.version (\d+)\.(\d+)");
     let parts =
@@ -85,7 +80,6 @@ fn for_warpgroups(header: &str) -> io::Result<String> {
     Ok(pattern!(r"\.target sm_\w+").replace(&header, format!(".target {WARPGROUP_TARGET}")).into_owned())
 }
 
-/// The lines before the first item, and the items in the order of the module.
 fn parse(module: &str) -> io::Result<(String, Vec<Item>)> {
     let mut header = String::new();
     let mut items = Vec::new();
@@ -122,7 +116,7 @@ fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// A line without its comment, unless that marks a barrier.
+/// Removes a line's comment, unless it marks a barrier.
 fn strip_comment(line: &str) -> &str {
     match line.find("//") {
         Some(at) if !line[at..].starts_with(BARRIER_MARK) => line[..at].trim_end(),
@@ -131,19 +125,18 @@ fn strip_comment(line: &str) -> &str {
 }
 
 fn item(text: String) -> io::Result<Item> {
-    // Rust's names carry a hash of the crate's build; without it they are still valid and distinct.
+    // Rust's names carry a hash of the crate's build; they stay valid and distinct without it.
     let text = pattern!(r"Cs[0-9A-Za-z]+_").replace_all(&text, "C").into_owned();
     let name = pattern!(r"\.entry\s+([\w$]+)")
         .captures(&text)
         .or_else(|| pattern!(r"\.func\s*(?:\([^)]*\)\s*)?([\w$]+)").captures(&text))
         .or_else(|| pattern!(r"\.(?:global|const|shared)\b[^=;\[]*?([\w$]+)\s*(?:\[|=|;)").captures(&text));
     let name =
-        name.ok_or_else(|| invalid(&format!("the PTX has a part that is no function and no variable:\n{text}")))?;
+        name.ok_or_else(|| invalid(&format!("the PTX has a part that is neither a function nor a variable:\n{text}")))?;
     Ok(Item { name: name[1].to_owned(), entry: text.contains(".entry"), text })
 }
 
-/// Numbers labels, stack frames and anonymous constants in the order of their first use, instead of
-/// by their place in the module.
+/// Numbers labels, stack frames and anonymous constants by their first use, not by their place in the module.
 fn renumber(text: &str) -> String {
     let text = in_order(text, pattern!(r"\$L__BB(\d+)_"), |number| format!("$L__BB{number}_"));
     let text = in_order(&text, pattern!(r"\b__local_depot(\d+)"), |number| format!("__local_depot{number}"));
@@ -220,7 +213,7 @@ $L__BB9_1:
         }
         assert!(first.contains(".extern .shared") && !first.contains("panic") && !first.contains("constant"));
         assert!(first.contains("$L__BB0_1:") && first.contains(".maxntid 128"));
-        // The declaration, the call and the definition, with the build's hash gone.
+        // The declaration, the call and the definition, without the build's hash.
         assert_eq!(second.matches("_RNvC4core5panic").count(), 3);
         assert!(!second.contains("shared") && !second.contains("callseq"));
         assert!(second.contains("constant_0[4] = {1, 2, 3, 4}") && second.contains("mov.u64 %rd1, constant_0;"));
@@ -234,8 +227,8 @@ $L__BB9_1:
         }
     }
 
-    /// As libNVVM writes it: a newer PTX, functions that are weak or visible, names of Rust's older
-    /// scheme, and the shared memory that cuda_std declares.
+    /// A module of libNVVM: newer PTX, functions that are weak or visible, names in Rust's older scheme, and cuda_std's
+    /// shared memory.
     const NVVM: &str = "//
 // Generated by NVIDIA NVVM Compiler
 //

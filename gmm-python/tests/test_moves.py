@@ -56,7 +56,7 @@ def test_equal_means():
 def test_what_cannot_be_frozen_is_an_error(freeze, message):
     with pytest.raises(ValueError, match=message):
         GaussianMixture(3, freeze=freeze).fit(clouds())
-    with pytest.raises(ValueError, match="of all components only"):
+    with pytest.raises(ValueError, match="only freeze a parameter for all components"):
         BayesianGaussianMixture(n_components=3, freeze={"means": [0]}).fit(clouds())
 
 

@@ -97,7 +97,7 @@ fn what_does_not_fit_together_is_refused() {
         ("compare b.json part.json", "[3, 4]"),
         ("compare a.json b.json -n 1", "at least two are needed"),
         ("reduce a.json -k 4 -o n.json", "n_components is 4: give a number from 1"),
-        ("sum a.json b.json --weights 1 -o n.json", "the weights is [1] where [2]"),
+        ("sum a.json b.json --weights 1 -o n.json", "the weights is [1]; expected [2]"),
         ("sum a.json b.json --weights 1,-1 -o n.json", "finite and not negative"),
         ("axis a.json", "the model has 4 features; name the one"),
         ("axis a.json 2 --quantile 1.5", "p is 1.5: give a probability, from 0 to 1"),

@@ -17,9 +17,8 @@ use ndarray::{Array1, Array2};
 /// Makes the evaluator of one chunk, given its index.
 pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a>;
 
-/// An evaluator of chunks, one of which is in memory at a time. So a fit, like everything else that
-/// works with an [`Evaluator`], can use more data than fits into memory; it reads all of the data
-/// once for each pass.
+/// An evaluator of chunks, one of which is in memory at a time. A fit, or any other use of an [`Evaluator`], can thus
+/// use more data than fits into memory; each pass reads all data once.
 ///
 /// ```
 /// use gmm_host::{ChunkedEvaluator, CpuEvaluator, Evaluator, Samples};
@@ -34,25 +33,22 @@ pub type Load<'a> = Box<dyn FnMut(usize) -> Result<Box<dyn Evaluator + 'a>> + Se
 /// ```
 pub struct ChunkedEvaluator<'a> {
     n_features: usize,
-    /// First row of each chunk, and N at the end.
+    /// The first row of each chunk, and N at the end.
     starts: Vec<usize>,
     total_weight: f64,
     load: Load<'a>,
     loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
-    /// See [`Sampling::settle`].
     settled: bool,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     description: Description,
 }
 
 impl<'a> ChunkedEvaluator<'a> {
-    /// Takes the number of features, the number of samples in each chunk, and a function that loads
-    /// a chunk. The function is called in each pass; it must give the same samples each time, as
-    /// many as stated.
+    /// Takes the number of features, the number of samples in each chunk, and a function that loads a chunk. The
+    /// function is called in each pass and must return the same samples each time, as many as stated.
     ///
     /// # Errors
-    /// [`Error::EmptyData`] without features, without chunks, or with an empty chunk.
+    /// [`Error::EmptyData`] without features or chunks, or with an empty chunk.
     pub fn new(
         n_features: usize,
         chunk_sizes: Vec<usize>,
@@ -81,8 +77,8 @@ impl<'a> ChunkedEvaluator<'a> {
         })
     }
 
-    /// Divides samples that are not in memory, for example those of a mapped file, into chunks of
-    /// `rows` rows, the last one of which may be smaller. `load` makes the evaluator of a chunk.
+    /// Divides samples that are not in memory, for example a mapped file, into chunks of `rows` rows (the last may be
+    /// smaller). `load` makes the evaluator of a chunk.
     ///
     /// # Errors
     /// [`Error::EmptyData`] for chunks of zero rows.
@@ -104,14 +100,14 @@ impl<'a> ChunkedEvaluator<'a> {
         Self { total_weight, ..self }
     }
 
-    /// Number of chunks.
+    /// Returns the number of chunks.
     pub fn n_chunks(&self) -> usize {
         self.starts.len() - 1
     }
 
     fn chunk(&mut self, index: usize) -> Result<&mut (dyn Evaluator + 'a)> {
         Interrupt::current().check()?;
-        // A chunk that is not wanted is dropped before another is loaded, which needs its memory.
+        // An unwanted chunk is dropped before the next one is loaded, which needs its memory.
         let chunk = match self.loaded.take().filter(|(loaded, _)| *loaded == index) {
             Some((_, chunk)) => chunk,
             None => self.loaded_anew(index)?,
@@ -137,7 +133,6 @@ impl<'a> ChunkedEvaluator<'a> {
         Ok(chunk)
     }
 
-    /// Evaluates every chunk in order.
     fn map<T>(&mut self, mixture: &Mixture, f: impl Fn(&mut (dyn Evaluator + 'a)) -> Result<T>) -> Result<Vec<T>> {
         check_features(mixture, self.n_features)?;
         let mut results = Vec::with_capacity(self.n_chunks());
@@ -163,7 +158,7 @@ impl<'a> ChunkedEvaluator<'a> {
 impl Evaluator for ChunkedEvaluator<'_> {
     data_facts!();
 
-    /// Without weights: they come with each chunk.
+    /// Without weights, which each chunk holds.
     fn data(&self) -> DataFacts<'_> {
         let n = self.starts.last().copied().unwrap_or(0);
         DataFacts { total_weight: self.total_weight, ..DataFacts::new(n, self.n_features) }
@@ -177,7 +172,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
         self.description.clone()
     }
 
-    /// The precision of the chunk that is loaded; each chunk has its own.
+    /// The precision of the loaded chunk; chunks may differ.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         self.loaded.as_ref().map_or(Precision::Float64, |(_, chunk)| chunk.precision(mixture, operation))
     }
@@ -199,7 +194,7 @@ impl Evaluator for ChunkedEvaluator<'_> {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.n_features)?;
         let (k, d) = mixture.means().dim();
-        // Each chunk's statistics are merged at once, so that no more than two are in memory.
+        // Merging each chunk at once keeps at most two statistics in memory.
         let mut total = Statistics::empty(mixture.covariance_type(), k, d);
         for index in 0..self.n_chunks() {
             let start = self.starts[index];
@@ -240,9 +235,9 @@ impl Evaluator for ChunkedEvaluator<'_> {
     }
 }
 
-/// With one useful share: two would read the chunks twice.
+/// One useful share only: two would read the chunks twice.
 impl Sampling for ChunkedEvaluator<'_> {
-    /// The chunks are told as they are loaded.
+    /// Later chunks are settled as they are loaded.
     fn settle(&mut self) {
         if let Some(sampling) = self.loaded.as_mut().and_then(|(_, chunk)| chunk.sampling()) {
             sampling.settle();

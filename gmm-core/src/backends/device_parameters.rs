@@ -1,11 +1,9 @@
-//! The parameters of a mixture in the form in which the fast backends compute, relative to the
-//! frame of a data set.
+//! The parameters of a mixture as the fast backends compute with them, relative to the frame of a data set.
 //!
-//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, one component's log₂-density is a constant
-//! minus Σⱼ tⱼ². The sum over components is formed as Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the
-//! constant goes into the factor wₖ in (0, 1], and its rounding error into seedₖ, so that no
-//! rounding of a constant repeats itself N times. Where a component lies so far from the frame's
-//! centre that the digits of float64 do not suffice for this, t = s·(x′ − μ′) ([`Deviations`]).
+//! With t = s·x + m, s = √(log₂e / 2) / σ and m = −μ·s, a component's log₂-density is a constant minus Σⱼ tⱼ². The sum
+//! over components is Σₖ wₖ·2^qₖ with qₖ = seedₖ − Σⱼ tⱼ²: the constant goes into the factor wₖ in (0, 1], and its
+//! rounding error into seedₖ, so that no rounding of a constant repeats N times. If a component lies too far from the
+//! frame's centre for float64's digits, t = s·(x′ − μ′) ([`Deviations`]).
 use crate::compensated::neumaier_sum;
 use crate::data::float::Float;
 use crate::data::frame::Frame;
@@ -19,8 +17,7 @@ use rayon::prelude::*;
 
 /// The parameters of a mixture in the frame of a data set, in the working precision.
 ///
-/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ +
-/// `shift[k,j]`)²)
+/// log₂ p(x) = `offset` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` − Σⱼ (`scale[k,j]`·x′ⱼ + `shift[k,j]`)²)
 #[derive(Debug, Clone)]
 pub struct DeviceParameters<T> {
     /// K.
@@ -29,37 +26,34 @@ pub struct DeviceParameters<T> {
     pub n_features: usize,
     /// s (K, D), row-major.
     pub scale: Vec<T>,
-    /// m (K, D), row-major; if `around_means`, the components' means in the frame.
+    /// m (K, D), row-major; with `around_means`, the components' means in the frame.
     pub shift: Vec<T>,
-    /// Whether a sample's deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see
-    /// [`Deviations::AroundMeans`].
+    /// Whether a deviation is `scale`·(x′ − `shift`), or A·(x′ − `shift`): see [`Deviations::AroundMeans`].
     pub around_means: bool,
-    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (its scales and shifts are
-    /// 0, its seed very low).
+    /// wₖ in [2⁻⁶⁰, 1], the largest 1; 0 for a component of weight zero (scales and shifts 0, seed very low).
     pub weight: Vec<T>,
-    /// The part of the constant that did not fit into wₖ.
+    /// The part of the constant that does not fit into wₖ.
     pub seed: Vec<T>,
-    /// Constant of every sample, in log₂ units, to be added in float64.
+    /// A constant for every sample, in log₂ units, to be added in float64.
     pub offset: f64,
-    /// The covariances' matrices, which `scale` cannot hold.
+    /// The factors of the covariances, which `scale` cannot hold.
     pub matrices: Matrices<T>,
-    /// For samples with missing values, the constants of their columns.
+    /// The constants of the columns, for samples with missing values.
     pub gaps: Option<ColumnConstants<T>>,
 }
 
-/// How the deviation t of a sample from a component is formed.
+/// The formula for the deviation t of a sample from a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deviations {
-    /// t = s·x′ + m, or A·x′ + m: one multiply-add for a number, of which little is lost while the
-    /// component is near to the frame's centre.
+    /// t = s·x′ + m, or A·x′ + m: one multiply-add per number, which loses little near the frame's centre.
     InFrame,
-    /// t = s·(x′ − μ′), or A·(x′ − μ′) with the component's mean μ′: the difference first, so that
-    /// no digit is lost however far from the frame's centre the component lies.
+    /// t = s·(x′ − μ′), or A·(x′ − μ′), with the component's mean μ′: the difference first, so no digit is lost however
+    /// far the component lies from the frame's centre.
     AroundMeans,
 }
 
 impl Deviations {
-    /// The frame that samples are laid out in for them.
+    /// Returns the frame in which samples are laid out.
     pub fn frame(self, samples: &Samples<'_>) -> Frame {
         match self {
             Self::InFrame => Frame::of_samples(samples),
@@ -67,7 +61,7 @@ impl Deviations {
         }
     }
 
-    /// What the description of a device says of them, behind the number type.
+    /// Returns the text that follows the number type in a device's description.
     pub fn description(self) -> &'static str {
         match self {
             Self::InFrame => "",
@@ -76,7 +70,7 @@ impl Deviations {
     }
 }
 
-/// Constants of the columns, of which a sample takes part with those that it has values in:
+/// Constants of the columns, which count only for a sample's observed columns.
 ///
 /// log₂ p(x) = `offset` + Σⱼ `offsets[j]` + log₂ Σₖ `weight[k]` · 2^(`seed[k]` + Σⱼ
 /// (`constants[k,j]` − tₖⱼ²)), where j runs over the observed columns.
@@ -86,46 +80,42 @@ pub struct ColumnConstants<T> {
     pub constants: Vec<T>,
     /// (D,), in log₂ units, to be added in float64.
     pub offsets: Vec<f64>,
-    /// What [`with_mean_offset`](DeviceParameters::with_mean_offset) has added to the offset; zero
-    /// before.
+    /// The part of the offset added by [`with_mean_offset`](DeviceParameters::with_mean_offset).
     pub mean: f64,
 }
 
-/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2)
-/// times the transposed Cholesky factor of the precision.
+/// Lower triangular matrices A with t = A·x′ + `shift`, row by row (see [`triangle`]): √(log₂e / 2) times the
+/// transposed Cholesky factor of the precision.
 #[derive(Debug, Clone)]
 pub enum Matrices<T> {
-    /// The matrices are diagonal, and `scale` holds the diagonals.
+    /// Diagonal matrices, held by `scale`.
     Diagonal,
     /// One for each component (K, D(D+1)/2); `scale` is empty.
     Each(Vec<T>),
-    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to
-    /// A·x′.
+    /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to A·x′.
     Shared(Vec<T>),
 }
 
-/// The position of row `i` in a lower triangle that is stored row by row, and so the length of a
-/// triangle of `i` rows.
+/// Returns the position of row `i` in a lower triangle stored by rows: the length of a triangle of `i` rows.
 pub const fn triangle(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// The smallest exponent that is put into a factor wₖ; the rest of a smaller constant goes into the
-/// seed.
+/// The smallest exponent of a factor wₖ; the rest of a smaller constant goes into the seed.
 const MIN_WEIGHT_EXPONENT: f64 = -60.0;
 
 impl<T: Float> DeviceParameters<T> {
-    /// Converts a mixture with diagonal or spherical covariances, or of one feature, for data in
-    /// `frame`. The constants are computed in float64, from the scales as they were rounded to `T`.
+    /// Converts a mixture with diagonal or spherical covariances, or of one feature, for data in `frame`. The constants
+    /// are computed in float64, from the scales as rounded to `T`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for full and tied covariances of several features; [`Error::OutOfRange`] where a standard
+    /// [`Error::Unsupported`] for full and tied covariances of several features; [`Error::OutOfRange`] if a standard
     /// deviation is so small, or a mean so far, that t² would overflow `T`.
     pub fn new(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         Self::new_in(None, mixture, frame, deviations)
     }
 
-    /// As [`new`](Self::new), in the memory of former parameters.
+    /// As [`new`](Self::new), reusing the memory of former parameters.
     fn new_in(memory: Option<Self>, mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         let (k, d) = mixture.means().dim();
         let (scale, shift) = memory.map(|former| (former.scale, former.shift)).unwrap_or_default();
@@ -140,12 +130,12 @@ impl<T: Float> DeviceParameters<T> {
     /// As [`new`](Self::new), for all covariance types.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], as [`new`](Self::new); the column is then the row of the matrix.
+    /// [`Error::OutOfRange`] as [`new`](Self::new), with the row of the matrix as the column.
     pub fn with_matrices(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         Self::with_matrices_in(None, mixture, frame, deviations)
     }
 
-    /// As [`with_matrices`](Self::with_matrices), in the memory of former parameters.
+    /// As [`with_matrices`](Self::with_matrices), reusing the memory of former parameters.
     pub fn with_matrices_in(
         memory: Option<Self>,
         mixture: &Mixture,
@@ -187,7 +177,7 @@ impl<T: Float> DeviceParameters<T> {
                 let constant = map_rows(rows.enumerate(), at_once(d * d / 4), component);
                 (constant, vec![T::from_f64(1.0); k * d], Matrices::Shared(matrix))
             }
-            // The types without matrices have no factor.
+            // Types without matrices have no factor.
             _ => return Self::new_in(memory, mixture, frame, deviations),
         };
         let constant: Vec<f64> = constant.into_iter().collect::<Result<_>>()?;
@@ -199,7 +189,7 @@ impl<T: Float> DeviceParameters<T> {
         !matches!(self.matrices, Matrices::Diagonal)
     }
 
-    /// The triangle of a component; empty where the matrices are diagonal.
+    /// Returns the triangle of a component; empty for diagonal matrices.
     pub fn triangle(&self, c: usize) -> &[T] {
         let width = triangle(self.n_features);
         match &self.matrices {
@@ -209,7 +199,7 @@ impl<T: Float> DeviceParameters<T> {
         }
     }
 
-    /// The multiply-adds that the exponents of a sample take.
+    /// Returns the multiply-adds of a sample's exponents.
     pub fn cost(&self) -> usize {
         let matrix = match &self.matrices {
             Matrices::Diagonal => 0,
@@ -220,8 +210,7 @@ impl<T: Float> DeviceParameters<T> {
         2 * self.scale.len() + matrix
     }
 
-    /// `constant` (K,): log₂ of each component's weight and of the determinant of its matrix in the
-    /// frame.
+    /// Takes in `constant` (K,) the log₂ of each component's weight and of its matrix's determinant in the frame.
     fn assemble(
         (n_components, n_features): (usize, usize),
         scale: Vec<T>,
@@ -237,7 +226,7 @@ impl<T: Float> DeviceParameters<T> {
         Self { n_components, n_features, scale, shift, around_means, weight, seed, offset, matrices, gaps: None }
     }
 
-    /// Converts a mixture with diagonal or spherical covariances for samples with missing values.
+    /// Converts a mixture with diagonal or spherical covariances, for samples with missing values.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -260,10 +249,9 @@ impl<T: Float> DeviceParameters<T> {
         Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
     }
 
-    /// Adds to the offset what the offsets of the observed columns are in the mean over the
-    /// samples, so that their total is that of complete samples: the total weight times the offset.
-    /// `observed` (D,): the weight of the samples that have a value in a column, of those of total
-    /// weight `weight`.
+    /// Adds to the offset the mean of the observed columns' offsets over the samples, so that the total is the total
+    /// weight times the offset, as for complete samples. `observed` (D,) is the weight of the samples with a value in
+    /// each column, and `weight` the total weight.
     pub fn with_mean_offset(mut self, observed: &[f64], weight: f64) -> Self {
         if let Some(gaps) = &mut self.gaps
             && weight > 0.0
@@ -275,26 +263,24 @@ impl<T: Float> DeviceParameters<T> {
     }
 }
 
-/// So many numbers, of any value, in the memory of others.
+/// Returns `len` numbers, of any value, in the memory of others.
 pub fn numbers_in<T: Float>(mut memory: Vec<T>, len: usize) -> Vec<T> {
     memory.resize(len, T::from_f64(0.0));
     memory
 }
 
-/// log₂ of the normalising constant of a component in the units of the data, less log₂ of the
-/// product of its scales: for each of `d` features log₂ of 1/√(2π) over √(log₂e / 2), and
-/// `log2_scale`, log₂ of the product of the frame's scales.
+/// Returns log₂ of a component's normalising constant in the units of the data, less log₂ of the product of its scales:
+/// for each of `d` features log₂ of 1/√(2π) over √(log₂e / 2), plus `log2_scale` of the frame.
 pub fn frame_offset(d: usize, log2_scale: f64) -> f64 {
     d as f64 * feature_offset() + log2_scale
 }
 
-/// log₂ of 1/√(2π) over √(log₂e / 2).
+/// Returns log₂ of 1/√(2π) over √(log₂e / 2).
 fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
 }
 
-/// Writes s and m, or μ′, of a component with a diagonal covariance, and returns log₂ of its weight
-/// and of the product of its scales.
+/// Writes s and m, or μ′, of a component with a diagonal covariance; returns log₂ of its weight and scales' product.
 fn diagonal<T: Float>(
     mixture: &Mixture,
     frame: &Frame,
@@ -309,7 +295,7 @@ fn diagonal<T: Float>(
         shift.fill(T::from_f64(0.0));
         return Ok(f64::NEG_INFINITY);
     }
-    // The square of s·σ.
+    // (s·σ)².
     let unit = std::f64::consts::LOG2_E / 2.0;
     match mixture.covariances() {
         Covariances::Diag(v) => {
@@ -324,7 +310,7 @@ fn diagonal<T: Float>(
                 },
             );
         }
-        // A matrix of one feature has one variance too.
+        // A matrix of one feature is one variance too.
         covariances if matches!(covariances, Covariances::Spherical(_)) || scale.len() == 1 => {
             let s = (unit / mixture.variance(c, 0)).sqrt();
             scale.iter_mut().zip(&frame.inverse).for_each(|(to, inverse)| *to = T::from_f64(s * inverse));
@@ -348,16 +334,15 @@ fn diagonal<T: Float>(
             for (to, (((&s, mean), frame_shift), frame_scale)) in shift.iter_mut().zip(columns) {
                 let s: f64 = s.into();
                 let (m, fits) = match deviations {
-                    // |x′| is below 16 by the choice of the frame.
+                    // The frame keeps |x′| below 16.
                     Deviations::InFrame => {
                         let m = (frame_shift - mean) * frame_scale * s;
                         (m, 16.0 * s + m.abs() <= T::MAX_DEVIATION)
                     }
-                    // A deviation may overflow: its square is infinite, and the component's density
-                    // zero.
+                    // A deviation may overflow: its square is then infinite, and the component's density zero.
                     Deviations::AroundMeans => ((mean - frame_shift) * frame_scale, s < f64::INFINITY),
                 };
-                // A scale that is denormal has lost its digits.
+                // A denormal scale has lost its digits.
                 let fits = fits & (s >= T::MIN_POSITIVE);
                 usable &= fits;
                 *to = T::from_f64(if fits { m } else { f64::NAN });
@@ -374,9 +359,8 @@ fn diagonal<T: Float>(
     Ok(log2_weight + product.log2())
 }
 
-/// Calls `f` with each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded, of U (D, D)
-/// row by row: with its number j, and its numbers from row [`first_row`]`(j)` on, zeros behind row
-/// D up to [`padded`]`(D)`.
+/// Calls `f` with the number j and the numbers of each column of A = √(log₂e / 2)·Uᵀ over the frame's scales, rounded,
+/// for U (D, D) row by row. The numbers start at row [`first_row`]`(j)`, with zeros after row D up to [`padded`]`(D)`.
 #[inline(always)]
 pub fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl FnMut(usize, &[T])) {
     let root = (std::f64::consts::LOG2_E / 2.0).sqrt();
@@ -390,21 +374,19 @@ pub fn for_each_column<T: Float>(u: &[f64], frame: &Frame, mut f: impl FnMut(usi
     }
 }
 
-/// Numbers of a vector register of most processors, or of two of them.
+/// Numbers in one vector register of most processors, or in two.
 const VECTOR: usize = 8;
 
-/// The first row that is looked at of column j of a lower triangle: that of the diagonal or one
-/// before, where there are zeros.
+/// Returns the first row used of column j of a lower triangle: the diagonal's or an earlier one, filled with zeros.
 pub const fn first_row(j: usize) -> usize {
     j / VECTOR * VECTOR
 }
 
-/// D, rounded up to whole vectors.
+/// Returns D, rounded up to whole vectors.
 pub const fn padded(d: usize) -> usize {
     d.next_multiple_of(VECTOR)
 }
 
-/// Writes a column of [`for_each_column`] to a triangle that is stored row by row.
 #[inline(always)]
 fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
     let mut place = triangle(j) + j;
@@ -415,8 +397,8 @@ fn write_column<T: Float>(out: &mut [T], j: usize, column: &[T]) {
     }
 }
 
-/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its
-/// shift, and returns log₂ of its weight and of the matrix's determinant.
+/// Calls `each` with the columns of a component's matrix as [`for_each_column`] does, writes its shift, and returns
+/// log₂ of its weight and of the matrix's determinant.
 fn with_matrix<T: Float>(
     mixture: &Mixture,
     frame: &Frame,
@@ -429,7 +411,7 @@ fn with_matrix<T: Float>(
     let d = shift.len();
     let log2_weight = mixture.log2_weight(c);
     let mean = mixture.means().index_axis_move(Axis(0), c);
-    // Of each row, so that none of the sums waits for another.
+    // A sum for each row, so that none waits for another.
     let mut of_rows = vec![0.0; 2 * padded(d)];
     let (shifts, sizes) = of_rows.split_at_mut(padded(d));
     let mut pivots = vec![T::from_f64(0.0); d];
@@ -459,11 +441,11 @@ fn with_matrix<T: Float>(
     }
     for (i, (to, &pivot)) in shift.iter_mut().zip(&pivots).enumerate() {
         let (m, fits) = match deviations {
-            // |x′| is below 16 by the choice of the frame.
+            // The frame keeps |x′| below 16.
             Deviations::InFrame => (shifts[i], 16.0 * sizes[i] + shifts[i].abs() <= T::MAX_DEVIATION),
             Deviations::AroundMeans => ((mean[i] - frame.shift[i]) * frame.scale[i], sizes[i] < f64::INFINITY),
         };
-        // A pivot that is denormal has lost its digits.
+        // A denormal pivot has lost its digits.
         if !(fits && pivot.into() >= T::MIN_POSITIVE) {
             return Err(Error::OutOfRange { component: c, column: i, precision: T::NAME });
         }
@@ -474,7 +456,7 @@ fn with_matrix<T: Float>(
     Ok(log2_weight + product.log2())
 }
 
-/// Splits log₂ constants (K,) into an offset that is common to all, the factors wₖ, and the seeds.
+/// Splits log₂ constants (K,) into a common offset, the factors wₖ, and the seeds.
 fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
     let offset = constant.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (mut weight, mut seed) = (Vec::with_capacity(constant.len()), Vec::with_capacity(constant.len()));
@@ -494,7 +476,7 @@ fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
     (offset, weight, seed)
 }
 
-/// log₂ of a number that differs from one by roundings: the first two terms of the series.
+/// Returns log₂ of a number that rounding moved from one: the first two terms of the series.
 #[inline(always)]
 pub fn log2_near_one(v: f64) -> f64 {
     let e = v - 1.0;

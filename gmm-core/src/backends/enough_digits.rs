@@ -1,7 +1,6 @@
-//! Evaluation with as many digits as a mixture needs: by an evaluator whose parameters are relative
-//! to a frame where they suffice, and by another one where they do not. From float32 the way leads
-//! to float64 in the frame, and from there to float64 around each component's mean
-//! ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
+//! Evaluation with the digits that a mixture needs: relative to a frame if its evaluator's digits suffice, otherwise by
+//! a more precise evaluator. float32 gives way to float64 in the frame, and that to float64 around each component's
+//! mean ([`Deviations::AroundMeans`](crate::backends::device_parameters::Deviations)).
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
@@ -18,15 +17,13 @@ use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView2};
 use rayon::prelude::*;
 
-/// The largest [`cancellation`] at which the digits of a type suffice, for `n` samples.
+/// Returns the largest [`cancellation`] at which a type's digits suffice, for `n` samples.
 ///
-/// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the
-/// log-density of a sample z deviations away by z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In
-/// the mean over n samples these errors are independent: 2⁻²⁴·c/√n is at most 2·10⁻⁷ for
-/// c = 3.4·√n. Fewer than 350 samples are allowed c = 64 (4·10⁻⁷ for a hundred of them).
+/// Rounding to float32 moves a deviation by about 2⁻²⁴ times the cancellation c, and the log-density of a sample z
+/// deviations away by z·2⁻²⁴·c: below 10⁻³ for c = 1024 and z = 16. In the mean over n samples these errors are
+/// independent: 2⁻²⁴·c/√n is at most 2·10⁻⁷ for c = 3.4·√n. Fewer than 350 samples may have c = 64 (4·10⁻⁷ for 100).
 ///
-/// In float64 they are z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a
-/// log-density of z²/2 and some units.
+/// In float64 it is z·2⁻⁵³·c: below 5·10⁻¹⁰ for c = 2²² and z = 1, and below 10⁻⁹ of a log-density of about z²/2.
 fn largest_cancellation(precision: Precision, operation: Operation, n: usize) -> f64 {
     match (precision, operation) {
         (Precision::Float32, Operation::LogLikelihood) => 1024.0,
@@ -35,21 +32,19 @@ fn largest_cancellation(precision: Precision, operation: Operation, n: usize) ->
     }
 }
 
-/// A sample's deviation from a component is a difference of two numbers; this is how large these
-/// are, in standard deviations of the component: √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's
-/// covariance Σ, precision P and mean μ, and the centre c of the frame, which is the zero of the
-/// samples' numbers. Gives the largest of all components that have weight.
+/// Returns the size of the numbers whose differences are samples' deviations from a component, in its standard
+/// deviations: √(Σⱼ Pⱼⱼ·(Σⱼⱼ + (μⱼ − cⱼ)²)) with the component's covariance Σ, precision P and mean μ, and the frame's
+/// centre c, at which the samples' numbers are zero. The largest over all components with weight.
 ///
-/// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P; each of its terms is rounded in proportion to
-/// its own size, and xⱼ − cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
+/// A deviation is tᵢ = Σⱼ Aᵢⱼ·(xⱼ − μⱼ) with AᵀA = P. Each of its terms is rounded in proportion to its size, and xⱼ −
+/// cⱼ is about μⱼ − cⱼ ± √Σⱼⱼ for the samples that the component explains.
 pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
-    // Numbers outside the range of float64 give NaN, which counts as above any limit.
+    // Numbers beyond float64's range give NaN, which counts as above any limit.
     let or_infinite = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
     squares(mixture, frame).into_iter().map(or_infinite).fold(0.0, f64::max).sqrt()
 }
 
-/// The squares of which [`cancellation`] is the root of the largest: of each component, or the
-/// largest of several.
+/// Returns the squares of the sizes in [`cancellation`]: one per component, or the largest of several components.
 fn squares(mixture: &Mixture, frame: &Frame) -> Vec<f64> {
     let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     if let Covariances::Diag(v) = mixture.covariances() {
@@ -71,13 +66,13 @@ fn squares(mixture: &Mixture, frame: &Frame) -> Vec<f64> {
         match (mixture.covariances(), mixture.factor_of(c)) {
             (Covariances::Spherical(v), _) => d as f64 + distances.sum::<f64>() / v[c],
             (_, Some(u)) => of_matrix(distances, (0..d).map(|j| mixture.variance(c, j)), u),
-            // Not reached: a mixture with matrices has their factors.
+            // Unreachable: a mixture with matrices has their factors.
             _ => f64::INFINITY,
         }
     })
 }
 
-/// The largest Σⱼ 1 + (μⱼ − cⱼ)² / σ²ⱼ of some components that have weight; NaN where one is.
+/// Returns the largest Σⱼ 1 + (μⱼ − cⱼ)² / σ²ⱼ of some components with weight; NaN if one is.
 fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]) -> f64 {
     vectorised(
         #[inline(always)]
@@ -96,8 +91,8 @@ fn of_variances(weights: &[f64], means: &[f64], variances: &[f64], shift: &[f64]
     )
 }
 
-/// Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ), from the `variances` Σⱼⱼ of one covariance and the upper triangular
-/// factor U (D, D) of its precision P = U·Uᵀ.
+/// Returns Σⱼ Pⱼⱼ·(Σⱼⱼ + `distances`ⱼ), from the `variances` Σⱼⱼ of one covariance and the upper triangular factor U
+/// (D, D) of its precision P = U·Uᵀ.
 fn of_matrix(
     distances: impl Iterator<Item = f64>,
     variances: impl Iterator<Item = f64>,
@@ -116,40 +111,35 @@ fn of_matrix(
 
 /// An evaluator whose parameters are relative to a frame.
 pub trait FramedEvaluator: Evaluator + Sized {
-    /// The type that it computes in.
+    /// The number type of the evaluation.
     const PRECISION: Precision;
 
-    /// The frame of the samples.
+    /// Returns the frame of the samples.
     fn frame(&self) -> &Frame;
 
-    /// Whether the second moments of the mixture's components, of which the features are the
-    /// frame's, lie in the type's range where this evaluator forms them. The mixture has the
-    /// evaluator's D.
+    /// Whether the components' second moments lie in the type's range. The mixture has the evaluator's D.
     fn holds_moments(&self, _: &Mixture) -> bool {
         true
     }
 
-    /// Another evaluator over the same resident samples ([`Evaluator::share`]).
+    /// Returns another evaluator over the same resident samples ([`Evaluator::share`]).
     fn shared(&self) -> Result<Self>;
 }
 
-/// Evaluates in a frame where the digits suffice for the mixture, and otherwise with an evaluator
-/// that has more of them, which is made when it is first needed.
+/// Evaluates in a frame if its digits suffice for the mixture, otherwise with a more precise evaluator, made on demand.
 pub struct EnoughDigits<'a, E> {
     /// The evaluator in the frame of the samples.
     pub framed: E,
     precise: Lazy<'a, Box<dyn Evaluator + 'a>>,
-    /// Whether the latest evaluation was made by `precise`.
     latest_is_precise: bool,
 }
 
 impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
-    /// An evaluator that opens the precise one where the framed one has too few digits.
+    /// Takes the framed evaluator and the function that opens the precise one.
     pub fn new(framed: E, open_precise: impl Fn() -> Result<Box<dyn Evaluator + 'a>> + Send + Sync + 'a) -> Self {
         Self { framed, precise: Lazy::new(open_precise), latest_is_precise: false }
     }
 
-    /// Whether the framed evaluator's digits suffice for this mixture.
     fn suffices(&self, mixture: &Mixture, operation: Operation) -> bool {
         // Both evaluators refuse a mixture of another D.
         if mixture.n_features() != self.n_features() {
@@ -170,8 +160,8 @@ impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
         Ok(self.precise.get()?.as_mut())
     }
 
-    /// Evaluates a mixture with the evaluator for it. Parameters that the framed one cannot hold,
-    /// because a sample is far from all others, are a matter of digits too.
+    /// Evaluates a mixture with the evaluator for it: also with the precise one if the framed one cannot hold the
+    /// parameters, because a sample is far from all others.
     fn evaluate<R>(
         &mut self,
         mixture: &Mixture,
@@ -229,7 +219,7 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
             self.split_batch(mixtures, &suffices)
         };
         match result {
-            // Of one mixture among them, which is evaluated with more digits.
+            // One of the mixtures needs more digits.
             Err(Error::OutOfRange { .. }) => mixtures.iter().map(|mixture| self.log_likelihood(mixture)).collect(),
             result => result,
         }
@@ -285,8 +275,7 @@ impl<'a, E: FramedEvaluator + 'a> Sampling for EnoughDigits<'a, E> {
         steps: &mut dyn MetropolisSteps,
     ) -> Result<bool> {
         target.check(self.n_features(), point)?;
-        // Without a Metropolis of more digits, the caller asks for each log-likelihood, with the
-        // digits that this needs.
+        // Without a more precise Metropolis, the caller asks for each log-likelihood, with the digits it needs.
         let suffices = |mixture: Mixture| self.suffices(&mixture, Operation::LogLikelihood);
         match target.mixture(point).is_some_and(suffices) {
             true => self.framed().sampling().map_or(Ok(false), |own| own.metropolis(target, point, log_density, steps)),
@@ -296,7 +285,7 @@ impl<'a, E: FramedEvaluator + 'a> Sampling for EnoughDigits<'a, E> {
 }
 
 impl<'a, E: FramedEvaluator + 'a> EnoughDigits<'a, E> {
-    /// The totals of mixtures, of which the framed evaluator's digits suffice for some.
+    /// Returns the totals of mixtures, for only some of which the framed evaluator's digits suffice.
     fn split_batch(&mut self, mixtures: &[Mixture], suffices: &[bool]) -> Result<Vec<f64>> {
         let mut totals = vec![0.0; mixtures.len()];
         for framed in [true, false] {
@@ -327,14 +316,14 @@ mod tests {
         let means = arr2(&[[0.5, 0.5], [2.5, 0.5], [1e9, 1e9]]);
         let variances = arr2(&[[1.0, 4.0], [0.25, 1.0], [1e-9, 1.0]]);
         let mixture = Mixture::new(arr1(&[0.5, 0.5, 0.0]), means, Covariances::Diag(variances)).unwrap();
-        // 1 + 2²/0.25 of the first feature, and 1 of the second.
+        // 1 + 2²/0.25 from the first feature, and 1 from the second.
         assert_eq!(cancellation(&mixture, &frame(2)), 18f64.sqrt());
         let means = arr2(&[[0.5, 1e200], [2.5, 0.5]]);
         let mixture = Mixture::new(arr1(&[0.5, 0.5]), means, Covariances::Spherical(arr1(&[1.0, 1.0]))).unwrap();
         assert_eq!(cancellation(&mixture, &frame(2)), f64::INFINITY);
     }
 
-    /// More components than one thread takes, in arrays of both orders, and a single one far away.
+    /// More components than a thread takes, in arrays of both orders; one component is far away.
     #[test]
     fn cancellation_does_not_depend_on_the_order_of_arrays() {
         let (k, d) = (5000, 11);

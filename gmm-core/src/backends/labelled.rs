@@ -1,4 +1,4 @@
-//! Samples of which some have labels.
+//! Samples that are restricted to some components.
 use super::parts;
 use crate::compensated::neumaier_sum;
 use crate::contract::draw::{Draw, Drawn};
@@ -12,14 +12,12 @@ use crate::precision::{Operation, Precision};
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 
-/// An evaluator of samples each of which can only belong to the components that its [`Labels`] allow:
-/// everything that is computed of a mixture of K components is under this condition. The
-/// log-likelihood of sample i is log Σₖ πₖ N(xᵢ; μₖ, Σₖ) over the allowed k, so that EM's lower bound
-/// rises here as it does without labels, and its responsibilities are zero for all other k.
+/// An evaluator of samples that can only belong to the components that their [`Labels`] allow; all results are
+/// conditional on this. The log-likelihood of sample i is log Σₖ πₖ N(xᵢ; μₖ, Σₖ) over the allowed k, so EM's lower
+/// bound rises as it does without labels, and responsibilities are zero for all other k.
 ///
-/// The samples of each set of components have an evaluator of their own, which gets that part of a
-/// mixture. So this takes longer the more different sets there are. A mixture of one component is
-/// that of all samples.
+/// The samples of each set of components have their own evaluator, which gets that part of a mixture. Evaluation takes
+/// longer the more sets there are. A mixture of one component applies to all samples.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, GaussianMixtureParams, LabelledEvaluator, Labels, Samples};
@@ -38,16 +36,14 @@ use ndarray::{Array1, Array2};
 pub struct LabelledEvaluator<'a> {
     labels: Labels,
     weights: Option<Array1<f64>>,
-    /// An evaluator for each set of components.
     parts: Vec<Box<dyn Evaluator + 'a>>,
 }
 
 impl<'a> LabelledEvaluator<'a> {
-    /// Divides the samples by their labels. `load` makes the evaluator of a part; see
-    /// `load`.
+    /// Divides the samples by their labels. `load` makes the evaluator of a part.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] for another number of labels than samples, and those of `load`.
+    /// [`Error::ShapeMismatch`] if labels and samples differ in number, and errors of `load`.
     pub fn new(
         samples: Samples<'a>,
         labels: Labels,
@@ -64,8 +60,7 @@ impl<'a> LabelledEvaluator<'a> {
         Ok(Self { labels, weights, parts })
     }
 
-    /// The part of a mixture that a set of components is, with weights of sum one, and the logarithm of
-    /// their sum in the mixture.
+    /// Returns the part of a mixture for a set of components, with weights of sum one, and the logarithm of their sum.
     fn restricted(&self, mixture: &Mixture, set: usize) -> Result<(Mixture, f64)> {
         let (k, labels) = (mixture.n_components(), &self.labels);
         if k == 1 {
@@ -78,8 +73,8 @@ impl<'a> LabelledEvaluator<'a> {
         of_part.with_log_weights(log_weights).map_err(|_| Error::UnreachableSample { row })
     }
 
-    /// What `f` gives for each part: the evaluator, its mixture and the logarithm that belongs to it,
-    /// and the number of its set.
+    /// Returns the results of `f` for each part. It gets the evaluator, the part's mixture, the logarithm of its
+    /// weight, and the number of its set.
     fn map<T>(
         &mut self,
         mixture: &Mixture,
@@ -105,7 +100,7 @@ impl<'a> LabelledEvaluator<'a> {
         Err(Error::ShapeMismatch { what, expected: vec![expected], got: vec![k] })
     }
 
-    /// Makes the row in the error about a part one of all samples.
+    /// Converts the row in an error about a part to a row of all samples.
     fn row_of_all(&self, error: Error, set: usize) -> Error {
         match error {
             Error::UnreachableSample { row } => Error::UnreachableSample { row: self.labels.rows_of(set)[row] },
@@ -113,7 +108,7 @@ impl<'a> LabelledEvaluator<'a> {
         }
     }
 
-    /// What parts have for each of their samples, in the order of all samples (N,).
+    /// Reorders the parts' values per sample to the order of all samples (N,).
     fn in_order<T: Copy>(&self, of_parts: &[impl std::ops::Index<usize, Output = T>]) -> Vec<T> {
         let place = |row| self.labels.place(row);
         (0..self.labels.n_samples()).map(place).map(|(set, place)| of_parts[set][place]).collect()
@@ -134,13 +129,11 @@ impl Evaluator for LabelledEvaluator<'_> {
         }
     }
 
-    /// The device and kernel of the part with the most samples.
     fn describe(&self) -> Description {
         let largest = (0..self.parts.len()).max_by_key(|&set| self.labels.rows_of(set).len());
         self.parts[largest.unwrap_or(0)].describe()
     }
 
-    /// float32 if any of the parts is computed in it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let float32 = |set: usize| {
             let restricted = self.check_components(mixture).and_then(|()| self.restricted(mixture, set));
@@ -215,7 +208,7 @@ impl Evaluator for LabelledEvaluator<'_> {
         Ok(Rows::new(x, weights))
     }
 
-    /// By the distances to all centres: they are not components yet.
+    /// Ignores the labels: the centres are candidates, not components.
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         check_features(draw.centres(), self.n_features())?;
         let scores: Vec<_> =
@@ -254,7 +247,7 @@ impl Evaluator for LabelledEvaluator<'_> {
 }
 
 impl Sampling for LabelledEvaluator<'_> {
-    /// As many as help each of the parts.
+    /// The number that helps every part.
     fn useful_shares(&mut self) -> usize {
         let of_part = |part: &mut Box<dyn Evaluator + '_>| part.sampling().map_or(1, Sampling::useful_shares);
         self.parts.iter_mut().map(of_part).min().unwrap_or(1)

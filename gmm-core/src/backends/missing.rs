@@ -1,5 +1,4 @@
-//! Samples with missing values: diagonal and spherical covariances column by column, the others
-//! pattern by pattern.
+//! Samples with missing values: by column for diagonal and spherical covariances, by pattern for the others.
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
@@ -12,25 +11,20 @@ use crate::precision::{Operation, Precision};
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2};
 
-/// Evaluates samples with missing values. Each of its two sides has a layout of the samples of its
-/// own, which is made when it is first needed.
+/// Evaluates samples with missing values. Each of its two sides has its own layout of the samples, made on demand.
 pub struct MissingEngine<'a, C> {
     samples: Samples<'a>,
-    /// For diagonal and spherical covariances: the engine in which a sample takes part with the
-    /// columns that it has values in.
+    /// For diagonal and spherical covariances: an engine in which a sample takes part with its observed columns.
     pub by_column: Lazy<'a, C>,
-    /// For the other types.
     by_pattern: Lazy<'a, Box<dyn Evaluator + 'a>>,
     /// The description and the precision before a side is made.
     unmade: (Description, Precision),
-    /// The type of the latest evaluation.
     latest: Option<CovarianceType>,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
 }
 
 impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
-    /// An engine that makes the evaluator of either kind when it is first asked for.
+    /// Takes the functions that make the two sides when they are first needed.
     pub fn new(
         samples: Samples<'a>,
         unmade: (Description, Precision),
@@ -41,7 +35,7 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
         Self { samples, by_column, by_pattern, unmade, latest: None, batch_reference: None }
     }
 
-    /// The side for a covariance type, if it is made.
+    /// Returns the side for a covariance type, if it is made.
     fn made(&self, covariance_type: CovarianceType) -> Option<&(dyn Evaluator + 'a)> {
         match covariance_type.has_matrices() {
             true => self.by_pattern.made().map(Box::as_ref),
@@ -49,7 +43,6 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
         }
     }
 
-    /// The side for a covariance type.
     fn side(&mut self, covariance_type: CovarianceType) -> Result<&mut (dyn Evaluator + 'a)> {
         self.latest = Some(covariance_type);
         Ok(match covariance_type.has_matrices() {
@@ -58,7 +51,6 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
         })
     }
 
-    /// The side for a mixture.
     fn side_for(&mut self, mixture: &Mixture) -> Result<&mut (dyn Evaluator + 'a)> {
         self.side(mixture.covariance_type())
     }
@@ -104,7 +96,7 @@ impl<'a, C: Evaluator + 'a> Evaluator for MissingEngine<'a, C> {
         };
         let reference = self.batch_reference.take();
         let totals = self.side_for(first).and_then(|side| {
-            // Each time, because the side may be a new one.
+            // Each time, because the side may be new.
             if let (Some(reference), Some(sampling)) = (&reference, side.sampling()) {
                 sampling.fix_batch_reference(reference);
             }
@@ -143,9 +135,9 @@ impl<'a, C: Evaluator + 'a> Evaluator for MissingEngine<'a, C> {
     }
 }
 
-/// The caller makes the steps of a chain: the walk on a device takes complete samples.
+/// The caller makes the steps of a chain: Metropolis on a device needs complete samples.
 impl<'a, C: Evaluator + 'a> Sampling for MissingEngine<'a, C> {
-    /// Those of the side of the latest evaluation.
+    /// The shares of the side of the latest evaluation.
     fn useful_shares(&mut self) -> usize {
         let side = self.latest.and_then(|latest| self.side(latest).ok());
         side.and_then(Evaluator::sampling).map_or(1, Sampling::useful_shares)

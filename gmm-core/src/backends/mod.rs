@@ -1,4 +1,4 @@
-//! Evaluators that need no device, and what the others share.
+//! Evaluators that need no device, and code shared by all evaluators.
 pub mod chunked;
 pub mod cpu;
 pub mod device_parameters;

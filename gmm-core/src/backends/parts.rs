@@ -1,5 +1,4 @@
-//! What evaluators of parts of the samples give, put together in the order of the parts: chunks,
-//! shards, or the samples of each set of labels.
+//! Results of parts of the samples (chunks, shards, or sets of labels), combined in the order of the parts.
 use crate::compensated::neumaier_sum;
 use crate::data::samples::Rows;
 use crate::error::{Error, Result};
@@ -7,12 +6,12 @@ use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, Axis, concatenate};
 
-/// The total of each of so many mixtures, from those of the parts.
+/// Returns the total of each mixture, from the totals of the parts.
 pub fn totals(n_mixtures: usize, parts: &[Vec<f64>]) -> Vec<f64> {
     (0..n_mixtures).map(|i| neumaier_sum(parts.iter().map(|part| part[i]))).collect()
 }
 
-/// The statistics of all parts under a mixture, from those of each.
+/// Returns the statistics of all parts under a mixture.
 pub fn merged(mixture: &Mixture, parts: Vec<Statistics>) -> Result<Statistics> {
     let mut parts = parts.into_iter();
     let (k, d) = mixture.means().dim();
@@ -23,7 +22,7 @@ pub fn merged(mixture: &Mixture, parts: Vec<Statistics>) -> Result<Statistics> {
     })
 }
 
-/// The rows of the parts, which have one number of columns, under each other.
+/// Stacks the rows of the parts, which have equal numbers of columns.
 pub(super) fn stacked(parts: &[Array2<f64>]) -> Result<Array2<f64>> {
     let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
     concatenate(Axis(0), &views).map_err(|_| Error::ShapeMismatch {
@@ -33,8 +32,8 @@ pub(super) fn stacked(parts: &[Array2<f64>]) -> Result<Array2<f64>> {
     })
 }
 
-/// Some samples of data in parts that begin at `starts`, behind which N stands. `of_part` gives
-/// some rows of a part, and is called once for each part that has any, in their order.
+/// Collects some samples of data in parts that begin at `starts`, which ends with N. `of_part` returns some rows of a
+/// part, and is called once for each part that has any, in order.
 pub fn rows(
     starts: &[usize],
     n_features: usize,
@@ -42,7 +41,6 @@ pub fn rows(
     mut of_part: impl FnMut(usize, &[usize]) -> Result<Rows>,
 ) -> Result<Rows> {
     let mut out = Rows { x: Array2::zeros((rows.len(), n_features)), weights: Array1::zeros(rows.len()) };
-    // The positions in `rows`, sorted by row.
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&at| rows[at]);
     let mut rest = order.as_slice();

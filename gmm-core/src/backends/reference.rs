@@ -1,4 +1,4 @@
-//! The float64 evaluation that every other backend is compared with.
+//! The float64 evaluation that tests compare every other backend with.
 use crate::compensated::{Sums, neumaier_sum};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, check_features};
 use crate::data::samples::{Rows, Samples, View, check_rows};
@@ -11,10 +11,9 @@ use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, Axis};
 
-/// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out,
-/// compensated sums over the samples, second moments around means that are found in a pass of their
-/// own. What is missing is filled in sample by sample. It is slow, and tests take its results as
-/// the truth.
+/// The reference backend: float64 on one thread, log-sum-exp with the maximum taken out, compensated sums over the
+/// samples, second moments around means from their own pass, and missing values filled in sample by sample. It is slow;
+/// tests take its results as the truth.
 #[derive(Debug, Clone)]
 pub struct ReferenceEvaluator {
     x: ArcArray2<f64>,
@@ -23,7 +22,7 @@ pub struct ReferenceEvaluator {
 }
 
 impl ReferenceEvaluator {
-    /// Takes a float64 copy of the samples and their weights.
+    /// Copies the samples to float64, with their weights.
     pub fn new(samples: Samples<'_>) -> Self {
         let x = match samples.view() {
             View::F32(x) => x.mapv(f64::from).into_shared(),
@@ -37,8 +36,7 @@ impl ReferenceEvaluator {
         self.weights.as_ref().map_or(1.0, |w| w[row])
     }
 
-    /// Calls `visit` with each sample that has weight, its log-likelihood, its weight and its
-    /// responsibilities (K,) times its weight.
+    /// Calls `visit` with each sample with weight, its log-likelihood, weight, and weighted responsibilities (K,).
     fn for_each_sample(
         &self,
         mixture: &Mixture,
@@ -80,7 +78,7 @@ impl Evaluator for ReferenceEvaluator {
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         let log_p = self.score_samples(mixture)?;
-        // A sample without weight contributes nothing, even where its log-likelihood is not finite.
+        // A sample without weight does not count, even if its log-likelihood is not finite.
         let weighted = log_p.into_iter().enumerate().filter(|(i, _)| self.weight(*i) > 0.0);
         Ok(neumaier_sum(weighted.map(|(i, v)| self.weight(i) * v)))
     }
@@ -123,8 +121,7 @@ impl Evaluator for ReferenceEvaluator {
                 *centre += first[c * d + j] / counts[c];
             }
         }
-        // Around these means the first moments are zero but for the rounding of the means
-        // themselves, which is much where they are far from the origin.
+        // Around these means the first moments are only the rounding of the means, which is large far from the origin.
         let mut first = Sums::new(k * d);
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
         let mut sums = Sums::new(second.iter().count());
@@ -143,7 +140,6 @@ impl Evaluator for ReferenceEvaluator {
                     Covariances::Diag(_) => (0..d).for_each(|j| sums.add(c * d + j, r * difference[j] * difference[j])),
                     Covariances::Spherical(_) => sums.add(c, difference.iter().map(|v| r * v * v).sum()),
                 }
-                // The covariance of what is missing.
                 let (missing, covariance) = completion.covariance(c);
                 for ((i, j), &v) in covariance.indexed_iter() {
                     let (i, j, on_diagonal) = (missing[i], missing[j], i == j);
@@ -167,7 +163,7 @@ impl Evaluator for ReferenceEvaluator {
         Statistics::from_centred_sums(CentredSums {
             weight: self.total_weight,
             log_likelihood: log_likelihood.totals()[0],
-            // The shape is the means'.
+            // The shape is that of the means.
             first: Array2::from_shape_vec((k, d), first.totals()).unwrap_or_default(),
             centres,
             counts,

@@ -16,11 +16,9 @@ use ndarray::{Array1, Array2};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Mutex, PoisonError};
 
-/// An evaluator of samples that are divided over several others, the shards, which evaluate at the
-/// same time: one GPU each, for example.
+/// An evaluator of samples divided over shards, evaluators that work at the same time: one GPU each, for example.
 ///
-/// Results are put together in the order of the shards, so that the same division gives the same
-/// bits on every run.
+/// Results are combined in the order of the shards, so the same division always gives the same bits.
 ///
 /// ```
 /// use gmm_host::{CpuEvaluator, Evaluator, Samples, ShardedEvaluator};
@@ -36,21 +34,20 @@ use std::sync::{Mutex, PoisonError};
 /// ```
 pub struct ShardedEvaluator<'a> {
     shards: Vec<Box<dyn Evaluator + 'a>>,
-    /// First row of each shard, and N at the end.
+    /// The first row of each shard, and N at the end.
     starts: Vec<usize>,
-    /// A thread for each shard but the first, which is evaluated by the calling thread.
+    /// A thread for each shard but the first, which the calling thread evaluates.
     pool: ThreadPool,
 }
 
 impl<'a> ShardedEvaluator<'a> {
-    /// Takes the shards in the order of their rows. A shard on the CPU that is to use all of its
-    /// threads has to be the first.
+    /// Takes the shards in the order of their rows. A CPU shard that should use all its threads must be the first.
     ///
     /// # Errors
-    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] where they differ in the
-    /// number of features, [`Error::Threads`] if threads cannot be started.
+    /// [`Error::EmptyData`] without shards, [`Error::ShapeMismatch`] if their numbers of features differ,
+    /// [`Error::Threads`] if threads cannot be started.
     pub fn new(shards: Vec<Box<dyn Evaluator + 'a>>) -> Result<Self> {
-        // At least one, because a pool of none would have as many as the machine.
+        // At least one: a pool of none would get a thread per core.
         let n_threads = shards.len().saturating_sub(1).max(1);
         let pool = ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("shard {}", i + 1)).build();
         let pool = pool.map_err(|e| Error::Threads { n_threads, message: e.to_string() })?;
@@ -67,13 +64,12 @@ impl<'a> ShardedEvaluator<'a> {
         Ok(Self { shards, starts, pool })
     }
 
-    /// Number of shards.
+    /// Returns the number of shards.
     pub fn n_shards(&self) -> usize {
         self.shards.len()
     }
 
-    /// Evaluates all shards at once, and gives their results in order, or the error of the first
-    /// that failed.
+    /// Evaluates all shards at once; returns their results in order, or the first error.
     fn map<T: Send>(
         &mut self,
         mixture: &Mixture,
@@ -82,7 +78,7 @@ impl<'a> ShardedEvaluator<'a> {
         self.map_with_start(mixture, |shard, _| f(shard))
     }
 
-    /// As [`map`](Self::map); `f` is also given the row that is the shard's first.
+    /// As [`map`](Self::map), but `f` also gets the shard's first row.
     fn map_with_start<T: Send>(
         &mut self,
         mixture: &Mixture,
@@ -99,9 +95,8 @@ impl<'a> ShardedEvaluator<'a> {
         };
         self.pool.in_place_scope(|scope| {
             if !others.is_empty() {
-                // Each thread has its own shard. Were they jobs for any thread, one that waits in
-                // the middle of its shard for other jobs might take the next shard meanwhile, and
-                // come back with another GPU's context.
+                // Each thread has its own shard. If shards were jobs for any thread, a thread waiting inside its shard
+                // could take the next shard meanwhile and return with another GPU's context.
                 scope.spawn_broadcast(|_, thread| {
                     let work = others[thread.index()].lock().unwrap_or_else(PoisonError::into_inner).take();
                     work.into_iter().for_each(|((shard, start), result)| evaluate(shard, start, result));
@@ -119,13 +114,13 @@ impl<'a> ShardedEvaluator<'a> {
 impl Evaluator for ShardedEvaluator<'_> {
     data_facts!();
 
-    /// Without weights: each shard holds its own.
+    /// Without weights, which each shard holds.
     fn data(&self) -> DataFacts<'_> {
         let total_weight = neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()));
         DataFacts { total_weight, ..DataFacts::new(self.starts[self.shards.len()], self.shards[0].n_features()) }
     }
 
-    /// The devices in the order of the shards, and the kernels, of which equal ones are named once.
+    /// The devices in the order of the shards, and the distinct kernels.
     fn describe(&self) -> Description {
         let all: Vec<Description> = self.shards.iter().map(|shard| shard.describe()).collect();
         let devices: Vec<&str> = all.iter().map(|d| d.device.as_str()).collect();
@@ -135,7 +130,6 @@ impl Evaluator for ShardedEvaluator<'_> {
         Description { gpu_problem, ..Description::new(devices.join(" + "), kernels.join(" + ")) }
     }
 
-    /// float32 if any of the shards computes in it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let float32 = self.shards.iter().any(|shard| shard.precision(mixture, operation) == Precision::Float32);
         if float32 { Precision::Float32 } else { Precision::Float64 }
@@ -188,7 +182,7 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
 }
 
-/// With one useful share: every share has a thread for each shard already.
+/// One useful share only: every share already has a thread for each shard.
 impl Sampling for ShardedEvaluator<'_> {
     fn settle(&mut self) {
         self.shards.iter_mut().filter_map(|shard| shard.sampling()).for_each(Sampling::settle);

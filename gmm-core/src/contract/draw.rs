@@ -1,5 +1,4 @@
-//! Samples drawn for the start of a fit: those that are far from all centres, as k-means++ draws,
-//! from all samples in one pass.
+//! Samples drawn for the start of a fit: far from all centres, as in k-means++, but in one pass.
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, ArrayView1};
 use rand::{RngExt, SeedableRng};
@@ -7,13 +6,12 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
-/// The samples that one thread goes through at a time; it does not depend on the threads.
+/// The samples a thread takes at a time; it does not depend on the threads.
 const AT_ONCE: usize = 1 << 15;
-/// A sample that is nearer to a centre than this, in squared standard deviations of the centres, is
-/// at the centre: an evaluator's scores are off by up to 10⁻³.
+/// The squared distance, in the centres' variances, that counts as at a centre: scores are off by up to 10⁻³.
 const AT_A_CENTRE: f64 = 0.02;
 
-/// Asks an evaluator to draw samples; see [`Evaluator::draw`](crate::contract::evaluator::Evaluator::draw).
+/// A request to draw samples; see [`Evaluator::draw`](crate::contract::evaluator::Evaluator::draw).
 #[derive(Debug, Clone, Copy)]
 pub struct Draw<'a> {
     centres: &'a Mixture,
@@ -22,88 +20,83 @@ pub struct Draw<'a> {
     size: usize,
 }
 
-/// A sample that was drawn.
+/// A drawn sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Drawn {
-    /// Its row.
+    /// The row of the sample.
     pub row: usize,
-    /// By which it was drawn: an exponential random number over `far`. Those with the least keys
-    /// are drawn.
+    /// The random key: an exponential random number over `far`. The samples with the least keys are drawn.
     pub key: f64,
-    /// Its squared distance to the nearest centre, in units of the centres' variance, times its
-    /// weight.
+    /// The squared distance to the nearest centre, in units of the centres' variance, times the weight.
     pub far: f64,
 }
 
 impl Drawn {
-    /// Puts together what another process has drawn.
+    /// Combines the parts of a sample that another process has drawn.
     pub fn new(row: usize, key: f64, far: f64) -> Self {
         Self { row, key, far }
     }
 }
 
 impl<'a> Draw<'a> {
-    /// `size` samples, or all that are not at a centre. `centres` is a mixture of equal weights and
-    /// equal spherical covariances, much narrower than the distances of samples from their centres.
+    /// Requests `size` samples, or all that are not at a centre. `centres` is a mixture of equal weights and equal
+    /// spherical covariances, much narrower than the samples' distances from them.
     pub fn new(centres: &'a Mixture, seed: u64, size: usize) -> Self {
         Self { centres, seed, first_row: 0, size }
     }
 
-    /// The same, for a part of the samples that begins so many rows later.
+    /// Returns the request for a part of the samples that begins `row` rows later.
     #[must_use]
     pub fn from_row(self, row: usize) -> Self {
         Self { first_row: self.first_row + row, ..self }
     }
 
-    /// The centres.
+    /// Returns the centres.
     pub fn centres(&self) -> &'a Mixture {
         self.centres
     }
 
-    /// The seed of the random numbers, of which each row of the whole has its own.
+    /// Returns the seed. Each row of the whole has its own random numbers.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The row of the whole that is the first one here.
+    /// Returns the number, in the whole, of the first row here.
     pub fn first_row(&self) -> usize {
         self.first_row
     }
 
-    /// The most samples that are drawn.
+    /// Returns the largest number of samples drawn.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How far a sample is from the nearest centre, of its score under the centres: squared, in
-    /// units of their variance, 0 at a centre.
+    /// Returns the function from a sample's score under the centres to its squared distance from the nearest one, in
+    /// units of their variance; 0 at a centre.
     pub fn distance(&self) -> impl Fn(f64) -> f64 + Sync + use<> {
         let (k, d) = self.centres.means().dim();
         let at_centre = -(k as f64).ln() - 0.5 * d as f64 * (2.0 * PI * self.centres.variance(0, 0)).ln();
-        // A score of −∞ is that of a sample which is too far away for the evaluator's number type.
+        // A score of −∞ means a sample too far away for the evaluator's number type.
         move |score| Self::beyond_a_centre(2.0 * (at_centre - score))
     }
 
-    /// A squared distance in units of the centres' variance, or 0 for one that an evaluator cannot
-    /// tell from 0.
+    /// Replaces a squared distance, in units of the centres' variance, by 0 if an evaluator cannot tell it from 0.
     pub fn beyond_a_centre(distance: f64) -> f64 {
         if distance > AT_A_CENTRE { distance } else { 0.0 }
     }
 
-    /// Draws from samples with these scores (N,) and weights.
     pub(crate) fn with_scores(&self, scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Vec<Drawn> {
         let distance = self.distance();
         let piece = |start: usize| {
             let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-            // A random number takes two words of the generator's stream, so that it depends on the
-            // row alone.
+            // A random number takes two words of the generator's stream, so it depends on the row alone.
             rng.set_word_pos(2 * (self.first_row + start) as u128);
             let mut least = Least::new(self.size);
             for row in start..scores.len().min(start + AT_ONCE) {
                 let uniform = rng.random::<f64>();
                 let far = distance(scores[row]) * weights.map_or(1.0, |weights| weights[row]);
-                // −ln(1 − u) ≥ u, which spares most samples the logarithm.
+                // −ln(1 − u) ≥ u saves most samples the logarithm.
                 if far > 0.0 && uniform <= least.limit * far {
                     least.offer(Drawn { row: self.first_row + row, key: -(-uniform).ln_1p() / far, far });
                 }
@@ -115,7 +108,7 @@ impl<'a> Draw<'a> {
         self.least(pieces.concat())
     }
 
-    /// Of what was drawn from parts of the samples, what is drawn from all.
+    /// Merges the draws from parts of the samples into the draw from all.
     pub fn least(&self, mut drawn: Vec<Drawn>) -> Vec<Drawn> {
         drawn.sort_unstable_by(|a, b| a.key.total_cmp(&b.key).then(a.row.cmp(&b.row)));
         drawn.truncate(self.size);
@@ -123,11 +116,11 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// Those with the least keys of the samples so far, and some more.
+/// The samples with the least keys so far, and some more.
 struct Least {
     drawn: Vec<Drawn>,
     size: usize,
-    /// A key above this is not among the least.
+    /// Samples with larger keys are not among the least.
     limit: f64,
 }
 
@@ -157,12 +150,12 @@ mod tests {
     use crate::model::covariances::Covariances;
     use ndarray::array;
 
-    /// Two centres of variance 2 in a line.
+    /// Two centres of variance 2 on a line.
     fn centres() -> Mixture {
         Mixture::new(array![0.5, 0.5], array![[0.0], [1000.0]], Covariances::Spherical(array![2.0, 2.0])).unwrap()
     }
 
-    /// The score of a sample that is this far, squared, from the nearest centre.
+    /// Returns the score of a sample at this squared distance from the nearest centre.
     fn score(distance: f64) -> f64 {
         0.5f64.ln() - 0.5 * (4.0 * PI).ln() - distance / 4.0
     }
@@ -175,12 +168,10 @@ mod tests {
             (distance(score(0.0)), distance(score(0.01)), distance(f64::NEG_INFINITY)),
             (0.0, 0.0, f64::INFINITY)
         );
-        // Rounding of numbers around 3.
         assert!((distance(score(6.0)) - 3.0).abs() < 1e-14);
     }
 
-    /// A part draws with the random numbers of its rows in the whole, so that the division into
-    /// parts makes no difference.
+    /// A part draws with the random numbers of its rows in the whole, so the division makes no difference.
     #[test]
     fn parts_draw_what_the_whole_draws() {
         let centres = centres();
@@ -199,8 +190,8 @@ mod tests {
         assert_eq!(draw.least(parts.concat()), whole);
     }
 
-    /// In 4,000 seeds a sample nine times as far, squared, as another is drawn first nine times out
-    /// of ten; 3.6 standard deviations of a binomial count are 0.017.
+    /// A sample at nine times the squared distance is drawn first in nine of ten seeds; 0.017 are 3.6 standard
+    /// deviations of a binomial count over 4,000 seeds.
     #[test]
     fn draws_are_in_proportion_to_the_squared_distance() {
         let centres = centres();

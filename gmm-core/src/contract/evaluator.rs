@@ -12,7 +12,7 @@ use crate::precision::{Operation, Precision};
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1};
 
-/// The device and the kernel that an evaluator computes with.
+/// The device and the kernel of an evaluator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -20,12 +20,12 @@ pub struct Description {
     pub device: String,
     /// The kernel (code variant) that the last evaluation used.
     pub kernel: String,
-    /// Why the device `auto` does without a GPU that it has tried to use.
+    /// The reason why the device `auto` does not use a GPU that it tried.
     pub gpu_problem: Option<String>,
 }
 
 impl Description {
-    /// The names of a device and of a kernel.
+    /// Combines the names of a device and of a kernel.
     pub fn new(device: impl Into<String>, kernel: impl Into<String>) -> Self {
         Self { device: device.into(), kernel: kernel.into(), gpu_problem: None }
     }
@@ -38,16 +38,16 @@ pub struct DataFacts<'a> {
     pub n_samples: usize,
     /// D, the number of features.
     pub n_features: usize,
-    /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
+    /// Σᵢ wᵢ, the total weight of the samples; N without weights.
     pub total_weight: f64,
     /// The weights of the samples (N,), if they have any and the evaluator holds them.
     pub weights: Option<ArrayView1<'a, f64>>,
-    /// The restriction of the samples to some components, if there is one.
+    /// The restriction of the samples to some components, if any.
     pub labels: Option<&'a Labels>,
 }
 
 impl DataFacts<'_> {
-    /// The facts about samples without weights and labels.
+    /// Returns the facts about samples without weights and labels.
     pub fn new(n_samples: usize, n_features: usize) -> Self {
         Self { n_samples, n_features, total_weight: n_samples as f64, weights: None, labels: None }
     }
@@ -60,27 +60,27 @@ impl<'a> From<&'a Samples<'_>> for DataFacts<'a> {
     }
 }
 
-/// Methods that give the parts of [`Evaluator::data`]. They are the trait's own; an implementation
-/// that leaves no method to its default (`clippy::missing_trait_methods`) repeats them by this.
+/// The methods that return parts of [`Evaluator::data`]. An implementation without defaults
+/// (`clippy::missing_trait_methods`) repeats them by this macro.
 #[macro_export]
 macro_rules! data_facts {
     () => {
-        /// N, the number of samples.
+        /// Returns N, the number of samples.
         fn n_samples(&self) -> usize {
             self.data().n_samples
         }
 
-        /// D, the number of features.
+        /// Returns D, the number of features.
         fn n_features(&self) -> usize {
             self.data().n_features
         }
 
-        /// Σᵢ wᵢ, the total weight of the samples; N where they have no weights.
+        /// Returns Σᵢ wᵢ, the total weight of the samples; N without weights.
         fn total_weight(&self) -> f64 {
             self.data().total_weight
         }
 
-        /// The restriction of the samples to some components, if there is one.
+        /// Returns the restriction of the samples to some components, if any.
         fn labels(&self) -> Option<&$crate::contract::labels::Labels> {
             self.data().labels
         }
@@ -88,35 +88,32 @@ macro_rules! data_facts {
 }
 pub use data_facts;
 
-/// A data set of N samples and D features that is resident in a backend and is evaluated for many
-/// parameter sets.
+/// N samples of D features, resident in a backend, evaluated for many parameter sets.
 ///
-/// All log-likelihoods are natural logarithms. Where the samples were given weights, totals and
-/// statistics count each sample as often as its weight says; values per sample (scores, labels) do
-/// not depend on it. The same evaluator gives the same bits for the same mixture (that of the
-/// device `auto`: once it is [settled](Sampling::settle)). Every method fails with
-/// [`Error::ShapeMismatch`] when the mixture's D is not the data's.
+/// All log-likelihoods are natural logarithms. Sample weights count in totals and statistics, not in values per sample
+/// (scores, labels). The same evaluator returns the same bits for the same mixture (the device `auto` once it is
+/// [settled](Sampling::settle)). Every method fails with [`Error::ShapeMismatch`] if the mixture's D differs from the
+/// data's.
 pub trait Evaluator: Send {
-    /// The facts about the data.
+    /// Returns the facts about the data.
     fn data(&self) -> DataFacts<'_>;
 
     data_facts!();
 
-    /// The device and the kernel in use.
+    /// Returns the device and the kernel in use.
     fn describe(&self) -> Description;
 
-    /// The number type that this evaluation is made in. An evaluator of float32 samples computes in
-    /// float64 where rounding could move a sample's log-density by more than [`Operation`] says:
-    /// where a component lies very many of its own standard deviations from the centre of the
-    /// samples, or its covariance is nearly singular.
+    /// Returns the number type of this evaluation. An evaluator of float32 samples computes in float64 if rounding
+    /// could move a sample's log-density by more than [`Operation`] allows: if a component lies very many of its
+    /// standard deviations from the centre of the samples, or its covariance is nearly singular.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let _ = (mixture, operation);
         Precision::Float64
     }
 
-    /// Another evaluator over the same resident samples, without a copy of them, so that several
-    /// threads can evaluate at once. It gives the bits that this one gives (that of the device
-    /// `auto`: for what this one has evaluated since it was [settled](Sampling::settle)).
+    /// Returns another evaluator over the same resident samples, without a copy, so that several threads can evaluate
+    /// at once. It returns the same bits as this one (the device `auto`: for evaluations made since this one was
+    /// [settled](Sampling::settle)).
     ///
     /// ```
     /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
@@ -138,59 +135,55 @@ pub trait Evaluator: Send {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the backend cannot share its samples.
+    /// [`Error::Unsupported`] if the backend cannot share its samples.
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         Err(cannot_share())
     }
 
-    /// The total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
+    /// Returns the total log-likelihood Σᵢ wᵢ log Σₖ πₖ N(xᵢ; μₖ, Σₖ).
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64>;
 
-    /// The total log-likelihood of each of several parameter sets; they may share each read of the
-    /// data.
+    /// Returns the total log-likelihood of each of several parameter sets, which may share reads of the data.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().map(|m| self.log_likelihood(m)).collect()
     }
 
-    /// The log-likelihood of each sample (N,).
+    /// Returns the log-likelihood of each sample (N,).
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>>;
 
-    /// The E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance
-    /// type, from one pass over the data and without an array of size N·K. Besides EM, the gradient
-    /// of the log-likelihood follows from it.
+    /// Computes the E-step: log-likelihood and sufficient statistics under `mixture`, in its covariance type, in one
+    /// pass over the data and without an N·K array. EM and the gradient of the log-likelihood use it.
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics>;
 
-    /// Some samples as they were given, for what is done with a few of them on the host (seeding a
-    /// fit).
+    /// Copies some samples, in their original values, to the host (to seed a fit).
     ///
     /// # Errors
     /// [`Error::NoSuchRow`].
     fn rows(&mut self, rows: &[usize]) -> Result<Rows>;
 
-    /// Draws samples without replacement, each with a probability in proportion to its weight times
-    /// its squared distance to the nearest centre. A sample at a centre is not drawn. What is drawn
-    /// does not depend on how the samples are divided over devices, processes or threads, but for
-    /// the rounding of distances.
+    /// Draws samples without replacement, in proportion to the weight times the squared distance to the nearest centre.
+    /// A sample at a centre is not drawn. Apart from the rounding of distances, the draw does not depend on the
+    /// division of the samples over devices, processes or threads.
     ///
-    /// Unless a backend overrides it, this is one call of [`score_samples`](Self::score_samples),
-    /// and the samples are drawn by the [`weights`](DataFacts::weights) that the evaluator holds.
+    /// The default calls [`score_samples`](Self::score_samples) once and uses the evaluator's
+    /// [`weights`](DataFacts::weights).
     fn draw(&mut self, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
         draw_by_scores(self, draw)
     }
 
-    /// The most probable component of each sample (N,), the first of equals.
+    /// Returns the most probable component of each sample (N,), the first of equals.
     ///
-    /// Unless a backend overrides it, this is computed on one core of the host, in float64.
+    /// The default computes on one core of the host, in float64.
     fn predict(&mut self, mixture: &Mixture) -> Result<Vec<usize>> {
         let mut labels = Vec::with_capacity(self.n_samples());
         for_each_sample(self, mixture, |_, r| labels.push(most_probable(r)))?;
         Ok(labels)
     }
 
-    /// The responsibilities p(k | xᵢ) (N, K). No other method makes this array. Of a sample so far
-    /// from all components that its log-density is −∞, the nearest component has all.
+    /// Returns the responsibilities p(k | xᵢ) (N, K); no other method allocates this array. If a sample's log-density
+    /// is −∞, the nearest component has responsibility 1.
     ///
-    /// Unless a backend overrides it, this is computed on one core of the host, in float64.
+    /// The default computes on one core of the host, in float64.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -200,13 +193,12 @@ pub trait Evaluator: Send {
         Ok(r)
     }
 
-    /// The methods that only Markov chains ask for, where this evaluator has its own.
+    /// Returns the methods for Markov chains, if this evaluator has its own.
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         None
     }
 }
 
-/// The error of an evaluator that cannot share its samples.
 pub(crate) fn cannot_share() -> Error {
     Error::Unsupported {
         what: "evaluation of the same resident samples by several threads".into(),
@@ -215,13 +207,13 @@ pub(crate) fn cannot_share() -> Error {
     }
 }
 
-/// [`Evaluator::draw`] by one call of [`Evaluator::score_samples`].
+/// Implements [`Evaluator::draw`] by one call of [`Evaluator::score_samples`].
 pub fn draw_by_scores<E: Evaluator + ?Sized>(evaluator: &mut E, draw: &Draw<'_>) -> Result<Vec<Drawn>> {
     let scores = evaluator.score_samples(draw.centres())?;
     Ok(draw.with_scores(&scores, evaluator.data().weights))
 }
 
-/// Room for the responsibilities (N, K), all zero.
+/// Allocates the responsibilities (N, K), all zero.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -230,29 +222,24 @@ pub fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<
     Ok(Array2::zeros((n_samples, n_components)))
 }
 
-/// Whether there is memory for the responsibilities (N, K), before an evaluator makes those of a
-/// part of the samples.
-///
-/// # Errors
-/// [`Error::Memory`].
+/// Checks the memory for the responsibilities (N, K), before an evaluator computes a part of them.
 pub(crate) fn check_responsibilities(n_samples: usize, n_components: usize) -> Result<()> {
     let shape = [n_samples, n_components];
     memory::check("the probabilities of the components", &shape, size_of::<f64>(), "take fewer rows at a time")
 }
 
-/// The error about the first sample with weight whose log-likelihood, of `scores` (N,), is −∞:
-/// their total is.
+/// Returns the error about the first sample with weight whose score, of `scores` (N,), is −∞ and so makes the total −∞.
 pub fn unreachable_sample(scores: &Array1<f64>, weights: Option<ArrayView1<'_, f64>>) -> Error {
     let row = far_rows(scores).into_iter().find(|&row| weights.is_none_or(|weights| weights[row] > 0.0)).unwrap_or(0);
     Error::UnreachableSample { row }
 }
 
-/// The index of the largest value, the first of equals.
+/// Returns the index of the largest value, the first of equals.
 pub(crate) fn most_probable(log_p: &[f64]) -> usize {
     log_p.iter().enumerate().fold(0, |best, (c, v)| if *v > log_p[best] { c } else { best })
 }
 
-/// Implements [`Evaluator`] for a type by the evaluator in it.
+/// Implements [`Evaluator`] for a type by its inner evaluator.
 #[macro_export]
 macro_rules! pass_on {
     ([$($generics:tt)*] $type:ty, $self:ident, $inner:expr) => {
@@ -295,8 +282,8 @@ pub use pass_on;
 
 pass_on!([E: Evaluator + ?Sized] Box<E>, self, **self);
 
-/// Calls `visit`, in order, with the index of each sample and its responsibilities (K,). Computes
-/// these on the host in float64, from samples that the evaluator copies back some thousands at a time.
+/// Calls `visit`, in order, with the index of each sample and its responsibilities (K,), computed on the host in
+/// float64 from samples that the evaluator copies back some thousands at a time.
 fn for_each_sample<E: Evaluator + ?Sized>(
     evaluator: &mut E,
     mixture: &Mixture,
@@ -312,8 +299,7 @@ fn for_each_sample<E: Evaluator + ?Sized>(
     Ok(())
 }
 
-/// Calls `visit` with each index of `indices` and the responsibilities (K,) of that sample, in float64.
-/// `rows` gives the samples of indices.
+/// Calls `visit` with each of the `indices` and its sample's responsibilities (K,), in float64. `rows` returns samples.
 fn on_host(
     mixture: &Mixture,
     indices: &[usize],
@@ -331,8 +317,7 @@ fn on_host(
     Ok(())
 }
 
-/// Computes on the host what a backend cannot: the responsibilities of samples that are infinitely far
-/// from every component, for which it has written NaN into `r` (N, K).
+/// Computes the responsibilities of samples infinitely far from every component, whose rows of `r` (N, K) are NaN.
 pub fn responsibilities_from_afar(
     r: &mut Array2<f64>,
     mixture: &Mixture,
@@ -358,13 +343,12 @@ pub fn labels_from_afar(
     }
 }
 
-/// The rows of −∞ among log-densities.
+/// Returns the rows whose log-density is −∞.
 pub fn far_rows(scores: &Array1<f64>) -> Vec<usize> {
     (0..scores.len()).filter(|&row| scores[row] == f64::NEG_INFINITY).collect()
 }
 
-/// Makes the row in the error about a chunk, whose first row is row `start` of all samples, one of
-/// all samples.
+/// Adds `start`, the first row of a chunk, to the row in an error about the chunk.
 pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     match error {
         Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
@@ -372,7 +356,7 @@ pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     }
 }
 
-/// Checks the mixture's D against the data's, as every backend does first.
+/// Checks the mixture's D against the data's.
 pub fn check_features(mixture: &Mixture, n_features: usize) -> Result<()> {
     if mixture.n_features() == n_features {
         return Ok(());

@@ -1,10 +1,10 @@
-//! What is known about the components of samples before a fit.
+//! Knowledge about the components of samples before a fit.
 use crate::error::{Error, Result};
 use ndarray::ArrayView2;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which components may have generated each sample: one that is known (a label), some of them, or any.
+/// The components that may have generated each sample: one (a label), some, or any.
 ///
 /// ```
 /// use gmm_host::Labels;
@@ -21,19 +21,18 @@ pub struct Labels(Arc<Inner>);
 #[derive(Debug, PartialEq, Eq)]
 struct Inner {
     n_components: usize,
-    /// The sets of components that samples have, each ascending.
+    /// The distinct sets of components, each ascending.
     sets: Vec<Vec<usize>>,
-    /// The rows of each set's samples, ascending.
     rows: Vec<Vec<usize>>,
-    /// Of each sample the number of its set, and its place among the set's samples.
+    /// The number of each sample's set, and the sample's place in that set's rows.
     places: Vec<(usize, usize)>,
 }
 
 impl Labels {
-    /// The component of each sample, counted from 0, where that is known.
+    /// Takes the component of each sample, counted from 0, if known.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a label that is not below K.
+    /// [`Error::BadParameter`] for a label not below K.
     pub fn new(labels: &[Option<usize>], n_components: usize) -> Result<Self> {
         let known = |(row, label): (usize, &Option<usize>)| match label {
             Some(label) if *label >= n_components => {
@@ -45,10 +44,10 @@ impl Labels {
         Self::from_sets(labels.iter().enumerate().map(known), n_components)
     }
 
-    /// The components that each sample may belong to, from a mask (N, K).
+    /// Takes the components that each sample may belong to, as a mask (N, K).
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a sample that may belong to none.
+    /// [`Error::BadParameter`] for a sample without an allowed component.
     pub fn from_mask(mask: ArrayView2<'_, bool>) -> Result<Self> {
         let allowed = |(row, mask): (usize, ndarray::ArrayView1<'_, bool>)| {
             let set: Vec<usize> = mask.iter().enumerate().filter(|(_, allowed)| **allowed).map(|(c, _)| c).collect();
@@ -76,32 +75,32 @@ impl Labels {
         Ok(Self(Arc::new(Inner { n_components, sets, rows, places })))
     }
 
-    /// N.
+    /// Returns N.
     pub fn n_samples(&self) -> usize {
         self.0.places.len()
     }
 
-    /// K.
+    /// Returns K.
     pub fn n_components(&self) -> usize {
         self.0.n_components
     }
 
-    /// The components that this sample may belong to, ascending.
+    /// Returns the components that this sample may belong to, ascending.
     pub fn allowed(&self, row: usize) -> &[usize] {
         &self.0.sets[self.0.places[row].0]
     }
 
-    /// The sets of components that samples have, in the order of their first samples.
+    /// Returns the sets of components, in the order of their first samples.
     pub fn sets(&self) -> &[Vec<usize>] {
         &self.0.sets
     }
 
-    /// The rows of the samples of a set, ascending.
+    /// Returns the rows of the samples of a set, ascending.
     pub fn rows_of(&self, set: usize) -> &[usize] {
         &self.0.rows[set]
     }
 
-    /// The number of a sample's set, and its place among the set's samples.
+    /// Returns the number of a sample's set, and its place among the set's samples.
     pub fn place(&self, row: usize) -> (usize, usize) {
         self.0.places[row]
     }

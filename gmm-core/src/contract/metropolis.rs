@@ -1,4 +1,4 @@
-//! What a backend needs to know to run random-walk Metropolis on its device.
+//! The target and the steps of random-walk Metropolis on a backend's device.
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
@@ -7,8 +7,7 @@ use ndarray::Array2;
 /// A posterior density over the coordinates θ of a mixture with diagonal or spherical covariances.
 ///
 /// θ holds, for K components, D features and S scales of a component (D, or 1 if spherical):
-/// - K − 1 numbers of the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k}
-///   (1 − zⱼ);
+/// - K − 1 numbers for the weights, by stick-breaking: zₖ = 1 / (1 + (K−1−k)·e^−θₖ), πₖ = zₖ Π_{j<k} (1 − zⱼ);
 /// - K·D means μ;
 /// - K·S logarithms of standard deviations σ.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,14 +18,13 @@ pub struct MetropolisTarget {
     pub n_features: usize,
     /// Whether each component has one σ for all features.
     pub spherical: bool,
-    /// The log prior density, which is added to the log-likelihood.
+    /// The log prior density, added to the log-likelihood.
     pub prior: MetropolisPrior,
 }
 
 /// The logarithm of a prior density, of the form
 ///
-/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ −
-/// b·σ² − c/σ²),
+/// constant + Σₖ αₖ log πₖ − ½ Σ (μ − location)²·(precision + scaled precision / σ²) + Σ (a·log σ − b·σ² − c/σ²),
 ///
 /// with the Jacobian of θ in α and a.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,31 +43,30 @@ pub struct MetropolisPrior {
     pub by_variance: Vec<f64>,
     /// c (K·S,).
     pub by_precision: Vec<f64>,
-    /// A constant that is the same at all points.
+    /// The constant.
     pub constant: f64,
 }
 
 impl MetropolisTarget {
-    /// S, the scales of a component.
+    /// Returns S, the number of scales of a component.
     pub fn scales(&self) -> usize {
         if self.spherical { 1 } else { self.n_features }
     }
 
-    /// Number of coordinates.
+    /// Returns the number of coordinates.
     pub fn dim(&self) -> usize {
         self.n_components - 1 + self.n_components * (self.n_features + self.scales())
     }
 
-    /// How many numbers a step takes (see [`MetropolisSteps`]).
+    /// Returns the length of a step (see [`MetropolisSteps`]).
     pub fn step_width(&self) -> usize {
         (self.dim() + 1).next_multiple_of(2)
     }
 
-    /// The mixture at a point; `None` where θ is so extreme that float64 cannot hold the mixture's
-    /// parameters.
+    /// Returns the mixture at a point; `None` if θ is so extreme that the parameters leave float64's range.
     ///
     /// # Panics
-    /// If `theta` has not `dim` coordinates.
+    /// If `theta` does not have `dim` coordinates.
     pub fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
         assert_eq!(theta.len(), self.dim(), "coordinates of the point");
         let (k, d) = (self.n_components, self.n_features);
@@ -96,10 +93,10 @@ impl MetropolisTarget {
         Mixture::new(weights.into(), Array2::from_shape_vec((k, d), means.to_vec()).ok()?, covariances).ok()
     }
 
-    /// The log prior density at a point, whose mixture is `mixture`.
+    /// Returns the log prior density at a point, whose mixture is `mixture`.
     ///
     /// # Panics
-    /// If they do not have the target's shape.
+    /// If the shapes are not the target's.
     pub fn log_prior(&self, theta: &[f64], mixture: &Mixture) -> f64 {
         let (k, d, s, p) = (self.n_components, self.n_features, self.scales(), &self.prior);
         let log_scales = &theta[k - 1 + k * d..];
@@ -118,8 +115,7 @@ impl MetropolisTarget {
         sum
     }
 
-    /// # Errors
-    /// [`Error::ShapeMismatch`].
+    /// Checks the shapes of the target, the point and the data.
     pub fn check(&self, n_features: usize, point: &[f64]) -> Result<()> {
         let (k, d, s, prior) = (self.n_components, self.n_features, self.scales(), &self.prior);
         if d != n_features || k == 0 {
@@ -148,17 +144,15 @@ impl MetropolisTarget {
 
 /// The source of a chain's steps, and the receiver of their results.
 ///
-/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates,
-/// log u of a uniform number u, and, if the number of coordinates is even, one number that is not
-/// used. The proposal θ + increments is accepted where log u < log p(proposal) − log p(θ).
+/// A step is a row of [`MetropolisTarget::step_width`] numbers: the increments of the coordinates, log u of a uniform
+/// number u, and, if the number of coordinates is even, an unused number. The proposal θ + increments is accepted if
+/// log u < log p(proposal) − log p(θ).
 pub trait MetropolisSteps {
-    /// Writes as many steps as are left and as there is room for, and returns their number; 0 ends
-    /// the chain.
+    /// Writes the remaining steps, as many as fit, and returns their number; 0 ends the chain.
     ///
-    /// It may be called before the densities of the preceding steps are known.
+    /// May be called before the densities of the preceding steps are known.
     fn propose(&mut self, rows: &mut [f64]) -> usize;
 
-    /// Receives the steps again, in order, with the log density of each proposal (−∞ where that has
-    /// no density).
+    /// Receives the steps again, in order, with the log density of each proposal (−∞ for a zero density).
     fn record(&mut self, rows: &[f64], log_densities: &[f64]);
 }

@@ -5,14 +5,14 @@ use std::ops::Range;
 /// An array of the caller, borrowed or shared.
 #[derive(Debug, Clone)]
 pub enum Array<'a, T, D: Dimension> {
-    /// An array of the caller's.
+    /// A borrowed array.
     Borrowed(ArrayView<'a, T, D>),
-    /// An array with a count of its owners.
+    /// A reference-counted array.
     Shared(ArcArray<T, D>),
 }
 
 impl<T: Clone, D: Dimension> Array<'_, T, D> {
-    /// A view of the array.
+    /// Returns a view of the array.
     pub fn view(&self) -> ArrayView<'_, T, D> {
         match self {
             Self::Borrowed(x) => x.view(),
@@ -20,7 +20,7 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
         }
     }
 
-    /// The same array, borrowed from this one or shared with it.
+    /// Returns the same array, borrowed from this one or shared with it.
     pub fn reborrow(&self) -> Array<'_, T, D> {
         match self {
             Self::Borrowed(x) => Array::Borrowed(x.view()),
@@ -28,7 +28,7 @@ impl<T: Clone, D: Dimension> Array<'_, T, D> {
         }
     }
 
-    /// Drops all rows but these; no element is copied.
+    /// Drops all rows but these, without copying an element.
     pub fn select_rows(&mut self, rows: Range<usize>) {
         let rows = ndarray::Slice::from(rows);
         match self {

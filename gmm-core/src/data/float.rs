@@ -1,26 +1,24 @@
-//! The number types that samples are evaluated in.
+//! Number types for the evaluation of samples.
 use crate::precision::Precision;
 
-/// A number type that samples are evaluated in.
+/// A number type for the evaluation of samples.
 pub trait Float: Copy + PartialOrd + Send + Sync + 'static + Into<f64> {
-    /// The name of this type.
+    /// The precision of this type.
     const PRECISION: Precision;
-    /// Name of the type.
+    /// The name of this type.
     const NAME: &'static str;
-    /// Largest |t| whose square, summed over the features, stays finite.
+    /// The largest |t| whose square, summed over the features, stays finite.
     const MAX_DEVIATION: f64;
     /// The smallest positive normal number.
     const MIN_POSITIVE: f64;
-    /// The exponent of a component of weight zero: so low that the component contributes nothing
-    /// beside any other.
+    /// The exponent of a component of weight zero, so low that the component contributes nothing.
     const DEAD: f64;
-    /// The most samples whose median is the centre of a frame. It has to be near to most samples
-    /// where the digits of this type are few; those of float64 only have to be kept from samples
-    /// that are extremely far away.
+    /// The most samples whose median is the centre of a frame. float32's few digits need a centre near most samples;
+    /// float64 only needs protection from extremely far samples.
     const LOOKED_AT: usize;
-    /// The nearest number of this type.
+    /// Returns the nearest number of this type.
     fn from_f64(v: f64) -> Self;
-    /// Whether it is neither infinite nor NaN.
+    /// Whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 }
 

@@ -1,10 +1,8 @@
-//! The frame of a data set: a shift and a scale for each column. The CPU and CUDA backends compute
-//! with the samples in it.
+//! The frame of a data set, in which the CPU and CUDA backends compute: a shift and a scale for each column.
 //!
-//! The data is centred once, in float64, and each column is scaled by a power of two, which is
-//! exact. So a data set that is far from the origin, or in an extreme unit, loses nothing when it
-//! is rounded to the working precision. A component that is narrow and far from the centre still
-//! loses digits; `backends/enough_digits.rs` bounds the loss, and says what is done about it.
+//! The data is centred once, in float64, and each column is scaled by a power of two, which is exact. Data far from the
+//! origin, or in an extreme unit, thus loses nothing when rounded to the working precision. A narrow component far from
+//! the centre still loses digits; `backends/enough_digits.rs` bounds that loss and reacts to it.
 use super::ranges::finite_ranges;
 use super::samples::{Samples, View};
 use crate::model::covariances::{CovarianceType, Covariances};
@@ -13,15 +11,15 @@ use crate::statistics::CentredSums;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
-// The CUDA backend takes it from here.
+// Re-exported for the CUDA backend.
 pub use super::float::Float;
 
 /// x′ = (x − shift) · scale per column, computed in float64; scale is a power of two.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// What is subtracted from each feature (D,).
+    /// The numbers subtracted from the features (D,).
     pub shift: Vec<f64>,
-    /// The power of two by which each feature is multiplied then (D,).
+    /// The powers of two that then multiply the features (D,).
     pub scale: Vec<f64>,
     /// 1 / scale, exactly.
     pub inverse: Vec<f64>,
@@ -30,7 +28,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of samples, of complete ones from the ranges that their check found.
+    /// Returns the frame of samples; for complete ones, from the ranges that their check found.
     pub fn of_samples(samples: &Samples<'_>) -> Self {
         match (samples.view(), samples.missing()) {
             (View::F32(x), None) => Self::of_complete(x, samples.ranges()),
@@ -40,18 +38,17 @@ impl Frame {
         }
     }
 
-    /// The frame of an array without missing values (N, D).
+    /// Returns the frame of an array without missing values (N, D).
     pub fn of<T: Float>(x: ArrayView2<'_, T>) -> Self {
         Self::of_complete(x, None)
     }
 
-    /// The frame of an array without missing values (N, D); `ranges` are those of its columns (D,),
-    /// if they are known.
+    /// Returns the frame of an array without missing values (N, D); `ranges` are those of its columns (D,), if known.
     ///
-    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a
-    /// quarter of their interquartile range: near to most samples, however far away a few of them
-    /// lie, because samples near the shift retain more of their digits. The scale is the power of
-    /// two that brings the column's largest deviation from the shift to between 4 and 8.
+    /// The shift is the median of up to [`LOOKED_AT`](Float::LOOKED_AT) samples, rounded to a quarter of their
+    /// interquartile range. It is near most samples, whatever the outliers, and samples near the shift keep more of
+    /// their digits. The scale is the power of two that brings the column's largest deviation from the shift to between
+    /// 4 and 8.
     fn of_complete<T: Float>(x: ArrayView2<'_, T>, ranges: Option<&[(f64, f64)]>) -> Self {
         let (n, d) = x.dim();
         let found;
@@ -65,14 +62,13 @@ impl Frame {
         Self::from_ranges(d, |j| ranges[j], |j, some| some.extend(looked_at::<T>(n).map(|i| x[[i, j]].into())))
     }
 
-    /// As `of_complete`, for samples in which NaN stands for a missing value:
-    /// the frame of the values that are observed.
+    /// As `of_complete`, from the observed values only: NaN stands for a missing one.
     pub fn of_observed<T: Float>(x: ArrayView2<'_, T>) -> Self {
         let n = x.nrows();
         let ranges = |piece: ArrayView2<'_, T>| {
             let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); piece.ncols()];
             for row in piece.outer_iter() {
-                // Comparisons with NaN do not hold.
+                // Comparisons with NaN are false.
                 for ((min, max), &v) in ranges.iter_mut().zip(row) {
                     let v: f64 = v.into();
                     *min = if v < *min { v } else { *min };
@@ -95,8 +91,8 @@ impl Frame {
         })
     }
 
-    /// The frame of samples of D features, from the least and the greatest number of each column,
-    /// and from its numbers in the rows that [`looked_at`] names, which `some` appends to a vector.
+    /// Returns the frame of D features from the ranges of the columns, and from the numbers that `some` appends to a
+    /// vector: those of a column in the rows that [`looked_at`] returns.
     pub fn from_ranges(d: usize, range: impl Fn(usize) -> (f64, f64), some: impl Fn(usize, &mut Vec<f64>)) -> Self {
         let (mut shift, mut scale) = (Vec::with_capacity(d), Vec::with_capacity(d));
         let mut log2_scale = 0.0;
@@ -116,15 +112,13 @@ impl Frame {
         Self { shift, scale, inverse, log2_scale }
     }
 
-    /// The frame of D features that leaves all numbers as they are: no digit of any sample is
-    /// rounded.
+    /// Returns the frame of D features that changes no number, so no sample is rounded.
     pub fn identity(d: usize) -> Self {
         Self { shift: vec![0.0; d], scale: vec![1.0; d], inverse: vec![1.0; d], log2_scale: 0.0 }
     }
 
-    /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of
-    /// the data and to the shape of `covariance_type` (diagonals become `spherical`, and
-    /// of one feature `full` or `tied`).
+    /// Converts sums in this frame, with second moments `diag`, `tied` or `full`, to the units of the data and the
+    /// shape of `covariance_type` (diagonals become `spherical`, and for one feature `full` or `tied`).
     pub fn in_data_units(&self, mut sums: CentredSums, covariance_type: CovarianceType) -> CentredSums {
         let unscale = |mut m: ArrayViewMut2<'_, f64>| {
             for (mut row, a) in m.outer_iter_mut().zip(&self.inverse) {
@@ -151,7 +145,6 @@ impl Frame {
             sums.second = match covariance_type {
                 CovarianceType::Diag => Covariances::Diag(v),
                 CovarianceType::Spherical => Covariances::Spherical(v.sum_axis(Axis(1))),
-                // Matrices of one feature.
                 CovarianceType::Full => Covariances::Full(v.insert_axis(Axis(2))),
                 CovarianceType::Tied => Covariances::Tied(v.sum_axis(Axis(0)).insert_axis(Axis(1))),
             };
@@ -159,28 +152,27 @@ impl Frame {
         sums
     }
 
-    /// One value of column `j` in the frame.
+    /// Converts one value of column `j` to the frame.
     #[inline]
     pub fn apply(&self, j: usize, x: f64) -> f64 {
         (x - self.shift[j]) * self.scale[j]
     }
 }
 
-/// The rows whose median and quartiles are taken, of N that are evaluated in the type `T`.
+/// Returns the rows, of N evaluated in the type `T`, that give the median and the quartiles.
 pub fn looked_at<T: Float>(n: usize) -> impl Iterator<Item = usize> {
     let count = n.min(T::LOOKED_AT);
-    // Divisions by a number that the compiler does not know are slow.
+    // Division by a number unknown to the compiler is slow.
     (0..count).map(move |i| if count == n { i } else { i * n / count })
 }
 
-/// The median of some values, of which there is at least one, rounded to a quarter of their
-/// interquartile range. Subtracting a shift of few digits from float32 samples is exact, or rounds
-/// digits that differ from sample to sample; subtracting the median with all its digits would round
-/// all samples of one binade alike. If half of the values are equal, the result is the median
-/// itself, so that a constant column becomes zero.
+/// Returns the median of some values, at least one, rounded to a quarter of their interquartile range. Subtracting a
+/// shift of few digits from float32 samples is exact, or rounds digits that differ between samples; subtracting the
+/// full median would round all samples of one binade alike. If half of the values are equal, the result is the exact
+/// median, so a constant column becomes zero.
 fn centre(values: &mut [f64]) -> f64 {
     let [first, middle, third] = [1, 2, 3].map(|quarter| (values.len() - 1) * quarter / 4);
-    // The quartiles lie on either side of the median, or are the median.
+    // The quartiles lie beside the median, or equal it.
     let (below, &mut median, above) = values.select_nth_unstable_by(middle, f64::total_cmp);
     let quartile = |part: &mut [f64], i: usize| *part.select_nth_unstable_by(i, f64::total_cmp).1;
     let low = if first < middle { quartile(below, first) } else { median };
@@ -193,8 +185,7 @@ fn centre(values: &mut [f64]) -> f64 {
     (median / grid).round() * grid
 }
 
-/// ⌊log₂ v⌋ of a positive normal number; of a denormal one, which has lost its digits, the least
-/// exponent of a normal one.
+/// Returns ⌊log₂ v⌋ of a positive normal number; for a denormal one the least exponent of a normal number.
 fn binary_exponent(v: f64) -> f64 {
     ((v.to_bits() >> 52) as i32 - 1023).max(-1022).into()
 }

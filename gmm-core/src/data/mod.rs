@@ -1,4 +1,4 @@
-//! Data sets: the samples, checked once, and the frame in which the fast backends see them.
+//! Data sets: samples, checked once, and the frame for the fast backends.
 pub mod array;
 pub mod float;
 pub mod frame;

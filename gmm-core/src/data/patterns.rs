@@ -6,27 +6,26 @@ use ndarray::{Array2, ArrayView1, ArrayViewMut2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The rows of samples, grouped by the columns in which they have values. Nothing in it depends on
-/// the number of threads.
+/// The rows of samples, grouped by the columns in which they have values. They do not depend on the number of threads.
 #[derive(Debug)]
 pub struct Patterns {
-    /// The rows, those of a group beside each other, in their order within the group.
+    /// The rows, group by group, in their order within each group.
     pub order: Vec<usize>,
-    /// The patterns, each with its rows.
+    /// The patterns.
     pub groups: Vec<Pattern>,
 }
 
-/// Rows in which the same columns are observed.
+/// The rows in which the same columns are observed.
 #[derive(Debug)]
 pub struct Pattern {
-    /// These columns, ascending.
+    /// The observed columns, ascending.
     pub observed: Vec<usize>,
     /// The rows, as a range of [`order`](Patterns::order).
     pub rows: Range<usize>,
 }
 
 impl Patterns {
-    /// The patterns of missing values of samples.
+    /// Returns the patterns of missing values of samples.
     pub fn of(samples: &Samples<'_>) -> Self {
         let (n, d) = (samples.n_samples(), samples.n_features());
         if samples.missing().is_none() {
@@ -40,7 +39,6 @@ impl Patterns {
 
     fn new(n: usize, d: usize, observed: impl Fn(usize, usize) -> bool + Sync) -> Self {
         let width = d.div_ceil(64);
-        // A bit for each column of a row.
         let mut masks = vec![0u64; n * width];
         masks.par_chunks_mut(width).with_min_len(1024).enumerate().for_each(|(row, mask)| {
             (0..d).filter(|&j| observed(row, j)).for_each(|j| mask[j / 64] |= 1 << (j % 64));
@@ -59,21 +57,17 @@ impl Patterns {
     }
 }
 
-/// Rows that a thread takes at a time: few enough for its cache, and enough for products of matrices.
+/// The rows a thread takes at a time: few enough for its cache, enough for matrix products.
 const BLOCK: usize = 128;
 
-/// Rows of a group: their numbers, and their values in the observed columns (B, observed).
+/// Rows of a group: their numbers, and their observed values (B, observed).
 pub(crate) struct Block<'a> {
     pub rows: &'a [usize],
     pub x: Array2<f64>,
 }
 
-/// So many numbers of each sample (N, `width`), made in float64, block by block on all threads.
-/// `prepare` makes of the observed columns of a group what is evaluated there; `each` gets that, a
-/// block of the group, and zeros (B, `width`) for the results.
-///
-/// # Errors
-/// Those of `prepare` and `each`; [`Error::Interrupted`](crate::error::Error::Interrupted).
+/// Computes `width` numbers for each sample (N, `width`) in float64, block by block on all threads. `prepare` turns the
+/// observed columns of a group into data for `each`, which fills zeros (B, `width`) for a block of the group.
 pub(crate) fn by_pattern<P: Sync>(
     samples: &Samples<'_>,
     width: usize,
@@ -112,7 +106,7 @@ pub(crate) fn by_pattern<P: Sync>(
     Ok(out)
 }
 
-/// The values of one row in some columns, in float64.
+/// Copies the values of one row in some columns to `out`, in float64.
 pub(crate) fn gather(samples: &Samples<'_>, row: usize, columns: &[usize], out: &mut [f64]) {
     fn copy<T: Copy + Into<f64>>(x: ArrayView1<'_, T>, columns: &[usize], out: &mut [f64]) {
         out.iter_mut().zip(columns).for_each(|(out, &j)| *out = x[j].into());
@@ -129,7 +123,7 @@ mod tests {
 
     #[test]
     fn rows_of_a_pattern_are_a_group() {
-        // 70 columns, so that a row's bits take two words; the pattern of row i is i modulo 3.
+        // With 70 columns a row's bits take two words; row i has pattern i modulo 3.
         let x = Array2::from_shape_fn((9, 70), |(i, j)| match (i % 3, j) {
             (1, 69) | (2, 3) => f32::NAN,
             _ => (i * 70 + j) as f32,

@@ -1,15 +1,13 @@
-//! The ranges of the columns of an array, which also tell whether all its values are finite.
+//! The ranges of an array's columns, and the check that all values are finite.
 use super::float::Float;
 use crate::model::linalg::vectorised;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, Axis};
 
-/// The least and the greatest value of each column of an array (N, D), in one pass over it; none
-/// where a value is not finite.
+/// Returns the range of each column of an array (N, D), in one pass; `None` if a value is not finite.
 pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
-    /// Rows that a thread takes at a time.
     const PIECE: usize = 4096;
-    // Waking the other threads takes longer than looking through one piece.
+    // Waking other threads takes longer than one piece.
     if x.nrows() <= PIECE {
         return ranges(x);
     }
@@ -20,10 +18,9 @@ pub(crate) fn finite_ranges<T: Float>(x: ArrayView2<'_, T>) -> Option<Vec<(f64, 
     x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().map(ranges).try_reduce_with(both)?
 }
 
-/// As [`finite_ranges`], of some rows.
+/// As [`finite_ranges`], for one piece.
 fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
-    /// Rows whose elements are compared side by side, so that the compiler uses whole registers for
-    /// any number of columns.
+    /// The rows compared side by side, so the compiler fills whole registers for any number of columns.
     const SIDE_BY_SIDE: usize = 16;
     let d = rows.ncols();
     let first: Vec<T> = rows.outer_iter().next()?.to_vec();
@@ -49,8 +46,7 @@ fn ranges<T: Float>(rows: ArrayView2<'_, T>) -> Option<Vec<(f64, f64)>> {
     finite.then(|| (0..d).map(of_column).collect())
 }
 
-/// Extends ranges by one number each, and says whether all numbers are finite. It is compiled for
-/// the instructions of its caller.
+/// Extends ranges by one number each; whether all numbers are finite. Inlined for the instructions of its caller.
 #[inline(always)]
 fn extend_ranges<T: Float>(numbers: &[T], min: &mut [T], max: &mut [T]) -> bool {
     let mut finite = true;

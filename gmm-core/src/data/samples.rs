@@ -1,4 +1,4 @@
-//! The data, checked once.
+//! Samples, checked once.
 use super::array::Array;
 use super::float::Float;
 use super::ranges::finite_ranges;
@@ -9,7 +9,7 @@ use ndarray::parallel::prelude::*;
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, ArrayView1, ArrayView2, Axis, Ix2};
 use std::sync::Arc;
 
-// The CUDA backend takes them from here.
+// Re-exported for the CUDA backend.
 pub use super::weights::{check_weights, total_weight, weight_scale};
 
 /// Some samples, copied to the host in float64.
@@ -17,12 +17,12 @@ pub use super::weights::{check_weights, total_weight, weight_scale};
 pub struct Rows {
     /// The samples (R, D).
     pub x: Array2<f64>,
-    /// Their weights (R,); ones where the samples have none.
+    /// The weights (R,); ones for unweighted samples.
     pub weights: Array1<f64>,
 }
 
 impl Rows {
-    /// Puts together samples (R, D) and their weights (R,).
+    /// Combines samples (R, D) and their weights (R,).
     pub fn new(x: Array2<f64>, weights: Array1<f64>) -> Self {
         Self { x, weights }
     }
@@ -30,12 +30,11 @@ impl Rows {
 
 /// The element type of an array of samples: `f32` or `f64`.
 pub trait Element: Copy + sealed::Sealed {
-    /// Checks an array, as [`Samples::from_f32`] and [`Samples::from_f64`] do; with `missing`, as
-    /// [`Samples::with_missing`] does.
+    /// Checks an array as [`Samples::from_f32`] does, or with `missing` as [`Samples::with_missing`].
     #[doc(hidden)]
     fn samples(x: ArrayView2<'_, Self>, missing: bool) -> Result<Samples<'_>>;
 
-    /// As [`samples`](Self::samples), for an array that is shared.
+    /// As [`samples`](Self::samples), for a shared array.
     #[doc(hidden)]
     fn shared_samples<'a>(x: ArcArray2<Self>, missing: bool) -> Result<Samples<'a>>;
 }
@@ -67,7 +66,7 @@ impl Element for f64 {
     }
 }
 
-/// The two element types of data.
+/// Samples of either element type.
 #[derive(Debug, Clone, Copy)]
 pub enum View<'a> {
     /// float32 samples (N, D).
@@ -76,36 +75,32 @@ pub enum View<'a> {
     F64(ArrayView2<'a, f64>),
 }
 
-/// What is missing in samples; see [`Samples::with_missing`].
+/// Counts of missing values; see [`Samples::with_missing`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missing {
     /// The number of observed values of each column (D,).
     pub observed: Vec<usize>,
-    /// The number of missing values in all columns together; at least one.
+    /// The number of missing values in all columns; at least one.
     pub values: usize,
-    /// The number of rows in which nothing is observed.
+    /// The number of rows without any observed value.
     pub empty_rows: usize,
     /// The first of these rows.
     pub first_empty_row: Option<usize>,
 }
 
-/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite;
-/// where the caller says so, NaN stands for a value that is [missing](Self::with_missing). Each
-/// sample has the weight one, or a weight of its own.
+/// N samples of D features (rows × columns, any memory order), checked to be non-empty and finite, or with NaN for
+/// [missing values](Self::with_missing). Each sample has weight one unless given another.
 ///
-/// The arrays are borrowed from the caller, or shared with it
-/// ([`from_shared_f32`](Self::from_shared_f32)); a clone copies no sample. An evaluator holds its
-/// samples beside the copy in its device's layout, for what needs them as they were given: more
-/// digits, or another device.
+/// The arrays are borrowed from the caller or shared with it ([`from_shared_f32`](Self::from_shared_f32)); a clone
+/// copies no sample. Besides its own layout of the samples, an evaluator keeps these for needs beyond it: more digits,
+/// or another device.
 #[derive(Debug, Clone)]
 pub struct Samples<'a> {
     x: Elements<'a>,
     weights: Option<Weights<'a>>,
-    /// None where every value is observed.
     missing: Option<Arc<Missing>>,
-    /// The least and the greatest value of each column (D,), which the check of complete samples
-    /// found; none for some of its rows.
+    /// The range of each column (D,), found by the check of complete samples; `None` for a part of the rows.
     ranges: Option<Arc<[(f64, f64)]>>,
 }
 
@@ -126,29 +121,20 @@ impl<'a> Samples<'a> {
         Self::checked(Elements::F64(Array::Borrowed(x)), false)
     }
 
-    /// As [`from_f32`](Self::from_f32), but the samples own a share of the array, which
-    /// `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`from_f32`](Self::from_f32).
+    /// As [`from_f32`](Self::from_f32), but shares the array, which `array.into_shared()` makes without a copy.
     pub fn from_shared_f32(x: ArcArray2<f32>) -> Result<Self> {
         Self::checked(Elements::F32(Array::Shared(x)), false)
     }
 
-    /// As [`from_f64`](Self::from_f64), but the samples own a share of the array, which
-    /// `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`from_f64`](Self::from_f64).
+    /// As [`from_f64`](Self::from_f64), but shares the array, which `array.into_shared()` makes without a copy.
     pub fn from_shared_f64(x: ArcArray2<f64>) -> Result<Self> {
         Self::checked(Elements::F64(Array::Shared(x)), false)
     }
 
-    /// Checks an array (N, D) in which NaN stands for a value that is missing at random. The
-    /// likelihood of a sample is then that of its observed values, and everything that is computed
-    /// from it is exact: scores, responsibilities, statistics. A sample with nothing observed has
-    /// the log-likelihood 0. An array without NaN gives the bits that [`from_f32`](Self::from_f32)
-    /// and [`from_f64`](Self::from_f64) give.
+    /// Checks an array (N, D) in which NaN stands for a value missing at random. The likelihood of a sample is that of
+    /// its observed values, and all results from it are exact: scores, responsibilities, statistics. A sample without
+    /// observed values has the log-likelihood 0. Without NaN, results have the same bits as with
+    /// [`from_f32`](Self::from_f32) and [`from_f64`](Self::from_f64).
     ///
     /// ```
     /// use gmm_host::{GaussianMixtureParams, Samples};
@@ -170,11 +156,7 @@ impl<'a> Samples<'a> {
         T::samples(x, true)
     }
 
-    /// As [`with_missing`](Self::with_missing), but the samples own a share of the array, which
-    /// `array.into_shared()` makes without a copy.
-    ///
-    /// # Errors
-    /// As [`with_missing`](Self::with_missing).
+    /// As [`with_missing`](Self::with_missing), but shares the array, which `array.into_shared()` makes without a copy.
     pub fn with_shared_missing<T: Element>(x: ArcArray2<T>) -> Result<Self> {
         T::shared_samples(x, true)
     }
@@ -193,12 +175,12 @@ impl<'a> Samples<'a> {
         Ok(samples)
     }
 
-    /// What is missing in the samples; `None` where every value is observed.
+    /// Returns the counts of missing values; `None` if every value is observed.
     pub fn missing(&self) -> Option<&Missing> {
         self.missing.as_deref()
     }
 
-    /// The weight of the samples that have a value in a column (D,).
+    /// Returns the weight of the samples with a value in each column (D,).
     pub fn observed_weights(&self) -> Vec<f64> {
         fn of_columns<T: Copy + Sync + Send + Into<f64>>(
             x: ArrayView2<'_, T>,
@@ -226,8 +208,7 @@ impl<'a> Samples<'a> {
         .map(Arc::new);
     }
 
-    /// A copy of some rows, with their weights, of which only some columns are retained. None of
-    /// the values may be missing. The weights may all be zero.
+    /// Copies some rows and columns, without missing values, with the rows' weights, which may all be zero.
     pub fn observed(&self, rows: &[usize], columns: &[usize]) -> Samples<'static> {
         fn part<T: Copy>(x: ArrayView2<'_, T>, rows: &[usize], columns: &[usize]) -> Array<'static, T, Ix2> {
             let at = |(i, j): (usize, usize)| x[[rows[i], columns[j]]];
@@ -244,24 +225,19 @@ impl<'a> Samples<'a> {
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite),
-    /// [`Error::ZeroSampleWeights`].
+    /// [`Error::ShapeMismatch`], [`Error::BadSampleWeight`] (negative or not finite), [`Error::ZeroSampleWeights`].
     pub fn with_weights(self, weights: ArrayView1<'a, f64>) -> Result<Self> {
         let weights = Weights::new(weights, self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// As [`with_weights`](Self::with_weights), but the samples own a share of the array.
-    ///
-    /// # Errors
-    /// As [`with_weights`](Self::with_weights).
+    /// As [`with_weights`](Self::with_weights), but shares the array.
     pub fn with_shared_weights(self, weights: ArcArray1<f64>) -> Result<Self> {
         let weights = Weights::from_shared(weights, self.n_samples())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// As [`with_weights`](Self::with_weights), with weights that were checked, of all samples or
-    /// of those that these are some of.
+    /// As [`with_weights`](Self::with_weights), for checked weights, perhaps a part of those of more samples.
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`].
@@ -270,8 +246,7 @@ impl<'a> Samples<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same samples, borrowed from these: for a use that ends before the arrays' own lifetime
-    /// does.
+    /// Borrows the same samples, for a use shorter than the arrays' own lifetime.
     pub fn reborrow(&self) -> Samples<'_> {
         let x = match &self.x {
             Elements::F32(x) => Elements::F32(x.reborrow()),
@@ -281,7 +256,7 @@ impl<'a> Samples<'a> {
         Samples { x, weights: self.weights.as_ref().map(Weights::reborrow), missing, ranges }
     }
 
-    /// The checked array.
+    /// Returns the checked array.
     pub fn view(&self) -> View<'_> {
         match &self.x {
             Elements::F32(x) => View::F32(x.view()),
@@ -289,22 +264,22 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// The least and the greatest value of each column (D,), if they are known.
+    /// Returns the range of each column (D,), if known.
     pub fn ranges(&self) -> Option<&[(f64, f64)]> {
         self.ranges.as_deref()
     }
 
-    /// The weights (N,), if the samples were given any.
+    /// Returns the weights (N,), if any.
     pub fn weights(&self) -> Option<ArrayView1<'_, f64>> {
         self.weights.as_ref().map(Weights::view)
     }
 
-    /// Sum of the weights; N if there are none.
+    /// Returns the sum of the weights; N without weights.
     pub fn total_weight(&self) -> f64 {
         self.weights.as_ref().map_or(self.n_samples() as f64, Weights::total)
     }
 
-    /// N.
+    /// Returns N.
     pub fn n_samples(&self) -> usize {
         match self.view() {
             View::F32(x) => x.nrows(),
@@ -312,7 +287,7 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         match self.view() {
             View::F32(x) => x.ncols(),
@@ -320,7 +295,7 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// Rows `start..end` as samples of their own (a chunk of the data).
+    /// Returns rows `start..end` as samples of their own (a chunk of the data).
     ///
     /// # Panics
     /// If the range is empty or ends past the last row.
@@ -338,12 +313,12 @@ impl<'a> Samples<'a> {
         part
     }
 
-    /// The samples of each of `n_groups` groups (G,), of which `of_sample` (N,) gives the number, in
-    /// the order of their rows. Without a copy where the samples are in the order of their groups.
+    /// Returns the samples of each of G = `n_groups` groups, in row order. `of_sample` (N,) holds their group numbers.
+    /// Nothing is copied if the samples are sorted by group.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] for another number of groups than samples, [`Error::NoSuchRow`] for a
-    /// group that is not below G, [`Error::EmptyData`] for a group without samples.
+    /// [`Error::ShapeMismatch`] for a wrong number of group numbers, [`Error::NoSuchRow`] for a group number not below
+    /// G, [`Error::EmptyData`] for a group without samples.
     pub fn groups(&self, of_sample: &[usize], n_groups: usize) -> Result<Vec<Samples<'a>>> {
         let n_samples = self.n_samples();
         if of_sample.len() != n_samples {
@@ -373,7 +348,6 @@ impl<'a> Samples<'a> {
         Ok(starts.windows(2).map(|ends| ordered.rows(ends[0]..ends[1])).collect())
     }
 
-    /// A copy of some rows, with their weights and all columns.
     fn in_order(&self, rows: &[usize]) -> Samples<'a> {
         let x = match self.view() {
             View::F32(x) => Elements::F32(Array::Shared(x.select(Axis(0), rows).into_shared())),
@@ -383,7 +357,7 @@ impl<'a> Samples<'a> {
         Samples { x, weights, missing: self.missing.clone(), ranges: self.ranges.clone() }
     }
 
-    /// The same samples in float64; float32 samples are copied.
+    /// Converts the samples to float64; float32 samples are copied.
     pub fn into_float64(self) -> Self {
         match &self.x {
             Elements::F64(_) => self,
@@ -394,7 +368,7 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// A copy of some samples in float64, with their weights; what is missing is NaN.
+    /// Copies some samples to float64, with their weights; missing values are NaN.
     ///
     /// # Errors
     /// [`Error::NoSuchRow`].
@@ -410,7 +384,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// The check of `Evaluator::rows`.
+/// Checks that all rows exist, for `Evaluator::rows`.
 pub fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
     match rows.iter().find(|&&row| row >= n_samples) {
         Some(&row) => Err(Error::NoSuchRow { row, n_samples }),
@@ -418,7 +392,7 @@ pub fn check_rows(rows: &[usize], n_samples: usize) -> Result<()> {
     }
 }
 
-/// Counts the values that are missing; none if no value is.
+/// Counts the missing values; `None` if there are none.
 fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) -> bool + Sync) -> Option<Missing> {
     let d = x.ncols();
     let count = |(piece, rows): (usize, ArrayView2<'_, T>)| {
@@ -449,11 +423,9 @@ fn find_missing<T: Copy + Sync + Send>(x: &ArrayView2<T>, missing: impl Fn(T) ->
     pieces.into_iter().reduce(both).filter(|found| found.values > 0)
 }
 
-/// Rows that a thread takes at a time.
 const PIECE: usize = 4096;
 
-/// Checks that there are samples, and that all of their values are finite. Gives the range of each
-/// column, from the same pass over them.
+/// Checks that there are samples and that all values are finite; returns the range of each column from the same pass.
 fn check_complete<T: Float>(x: ArrayView2<'_, T>) -> Result<Vec<(f64, f64)>> {
     let (rows, columns) = x.dim();
     if rows == 0 || columns == 0 {
@@ -461,7 +433,7 @@ fn check_complete<T: Float>(x: ArrayView2<'_, T>) -> Result<Vec<(f64, f64)>> {
     }
     match finite_ranges(x) {
         Some(ranges) => Ok(ranges),
-        // Where the value is that is not finite.
+        // Locate the value that is not finite.
         None => check(&x, Float::is_finite).map(|()| Vec::new()),
     }
 }
@@ -472,15 +444,14 @@ fn check<T: Float>(x: &ArrayView2<T>, good: impl Fn(T) -> bool + Sync) -> Result
         return Err(Error::EmptyData { rows, columns });
     }
     let find = |(piece, rows): (usize, ArrayView2<'_, T>)| {
-        // All elements of a piece are looked at side by side; where the bad one is, is looked up if
-        // there is one.
+        // Check all elements of a piece side by side; locate a bad one only if there is one.
         if rows.to_slice().is_some_and(|rows| rows.iter().fold(true, |all, &v| all & good(v))) {
             return None;
         }
         let ((row, column), &value) = rows.indexed_iter().find(|(_, v)| !good(**v))?;
         Some((piece * PIECE + row, column, value.into()))
     };
-    // Waking the other threads takes longer than looking through one piece.
+    // Waking other threads takes longer than one piece.
     let bad = match rows <= PIECE {
         true => find((0, x.view())),
         false => x.axis_chunks_iter(Axis(0), PIECE).into_par_iter().enumerate().find_map_first(find),

@@ -30,17 +30,14 @@ impl<'a> Weights<'a> {
     /// Checks the weights (N,) of `n_samples` samples.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where they are not so many, [`Error::BadSampleWeight`] (negative or
-    /// not finite), [`Error::ZeroSampleWeights`].
+    /// [`Error::ShapeMismatch`] for another number of weights, [`Error::BadSampleWeight`] (negative or not finite),
+    /// [`Error::ZeroSampleWeights`].
     pub fn new(weights: ArrayView1<'a, f64>, n_samples: usize) -> Result<Self> {
         check_weights(weights, n_samples)?;
         Ok(Self::of(Array::Borrowed(weights)))
     }
 
-    /// As [`new`](Self::new), with a share of the array.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new), but shares the array.
     pub fn from_shared(weights: ArcArray1<f64>, n_samples: usize) -> Result<Self> {
         check_weights(weights.view(), n_samples)?;
         Ok(Self::of(Array::Shared(weights)))
@@ -51,22 +48,22 @@ impl<'a> Weights<'a> {
         Self { values, total }
     }
 
-    /// The weights (N,).
+    /// Returns the weights (N,).
     pub fn view(&self) -> ArrayView1<'_, f64> {
         self.values.view()
     }
 
-    /// N.
+    /// Returns N.
     pub fn n_samples(&self) -> usize {
         self.view().len()
     }
 
-    /// Their sum.
+    /// Returns the sum of the weights.
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// Those of some of the samples.
+    /// Returns the weights of a range of the samples.
     ///
     /// # Panics
     /// If the range ends past the last sample.
@@ -77,18 +74,18 @@ impl<'a> Weights<'a> {
         Self::of(part)
     }
 
-    /// A copy of the weights of some samples.
+    /// Copies the weights of some samples.
     pub fn select<'b>(&self, rows: &[usize]) -> Weights<'b> {
         Weights::of(Array::Shared(self.view().select(Axis(0), rows).into_shared()))
     }
 
-    /// The same weights, borrowed from these or shared with them.
+    /// Returns the same weights, borrowed from these or shared with them.
     pub fn reborrow(&self) -> Weights<'_> {
         Weights { values: self.values.reborrow(), total: self.total }
     }
 }
 
-/// The check of the weights of so many samples.
+/// Checks the weights of `n` samples.
 pub fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()> {
     check_number(weights.len(), n)?;
     if let Some((row, &value)) = weights.iter().enumerate().find(|(_, w)| !(w.is_finite() && **w >= 0.0)) {
@@ -97,7 +94,6 @@ pub fn check_weights(weights: ArrayView1<'_, f64>, n: usize) -> Result<()> {
     if weights.iter().all(|&w| w == 0.0) { Err(Error::ZeroSampleWeights) } else { Ok(()) }
 }
 
-/// Checks that there are as many weights as samples.
 pub(super) fn check_number(n_weights: usize, n_samples: usize) -> Result<()> {
     match n_weights == n_samples {
         true => Ok(()),
@@ -105,12 +101,12 @@ pub(super) fn check_number(n_weights: usize, n_samples: usize) -> Result<()> {
     }
 }
 
-/// Sum of the weights of `n` samples; N if there are none.
+/// Returns the sum of the weights of `n` samples; N without weights.
 pub fn total_weight(weights: Option<ArrayView1<'_, f64>>, n: usize) -> f64 {
     weights.map_or(n as f64, |w| neumaier_sum(w.iter().copied()))
 }
 
-/// A power of two that brings the largest weight to about one.
+/// Returns a power of two near the largest weight, to divide weights by.
 pub fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
     let largest = weights.iter().copied().fold(0.0, f64::max);
     largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()

@@ -1,39 +1,35 @@
-//! The limits of the groups of processes that this one is in: Linux's control groups, of both
-//! versions.
+//! Memory limits of the process's control groups on Linux, of both versions.
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// A limit of memory, in bytes, and what is left of it.
+/// A memory limit and its remainder, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub total: u64,
     pub left: u64,
 }
 
-/// The files of a version.
 struct Files {
-    /// The type of its file system.
     system: &'static str,
     limit: &'static str,
-    /// What cannot be given up: pages that belong to no file. The counts have those of the groups
-    /// below.
+    /// The counts of memory that cannot be reclaimed: pages that belong to no file. They include the groups below.
     held: [&'static str; 2],
 }
 
 const V1: Files = Files { system: "cgroup", limit: "memory.limit_in_bytes", held: ["total_rss", "total_shmem"] };
 const V2: Files = Files { system: "cgroup2", limit: "memory.max", held: ["anon", "shmem"] };
 
-/// The limits of the groups that the process is in and of those above them; none where the system has
-/// no groups. `root` is `/`, `free_swap` the swap space that the system has left.
+/// Returns the limits of the process's groups and of those above them; empty on a system without groups. `root` is `/`,
+/// `free_swap` the system's free swap space.
 ///
-/// The crate `sysinfo` counts what this group holds against the limit of one above it, whatever else
-/// is in that, and sees none where the group itself has no limit of memory.
+/// The crate `sysinfo` compares this group's usage with the limit of a group above, ignoring its other members, and
+/// finds no limit if the group itself has none.
 pub(super) fn limits(root: &Path, free_swap: u64) -> Vec<Limit> {
     let of_process = |name: &str| read_to_string(root.join("proc/self").join(name)).unwrap_or_default();
     let (groups, mounts) = (of_process("cgroup"), of_process("mountinfo"));
     let mut limits = Vec::new();
     for line in groups.lines() {
-        // The number of a hierarchy, its controllers, and the group.
+        // A line holds the hierarchy's number, its controllers, and the group.
         let mut parts = line.splitn(3, ':');
         let (Some(number), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
@@ -56,8 +52,8 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 }
 
 impl Files {
-    /// Where the groups of a mount are, if it has those of this version with memory, and where a group
-    /// is. In a container it may be outside of what is mounted, of which the top counts then.
+    /// Returns the folders of a mount and of a group, if the mount holds memory groups of this version. A container's
+    /// group may lie outside the mount; the mount's top then counts.
     fn folder(&self, mount: &str, group: &str) -> Option<(PathBuf, PathBuf)> {
         let (place, system) = mount.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -69,10 +65,9 @@ impl Files {
         (of_version && has_memory).then(|| (at.into(), at.join(inside)))
     }
 
-    /// The limit of a group; none where it has none.
     fn limit(&self, folder: &Path, free_swap: u64) -> Option<Limit> {
         let number = |name: &str| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-        // `max` is no number.
+        // `max` does not parse: no limit.
         let total = number(self.limit)?;
         let counts = read_to_string(folder.join("memory.stat")).unwrap_or_default();
         let counts = counts.lines().filter_map(|line| line.split_once(' '));
@@ -91,7 +86,7 @@ impl Files {
 mod tests {
     use super::*;
 
-    /// The limits, as (total, left), where these files have these contents.
+    /// Returns the limits, as (total, left), for files of these contents.
     fn found(files: &[(&str, &str)]) -> Vec<(u64, u64)> {
         let root = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -116,11 +111,11 @@ mod tests {
         let group = ("proc/self/cgroup", "0::/app\n");
         let limit = ("sys/fs/cgroup/app/memory.max", "1000\n");
         let held = ("sys/fs/cgroup/app/memory.stat", "anon 300\nfile 600\nshmem 100\n");
-        // The cache of files is given up where memory is needed.
+        // The page cache can be reclaimed.
         assert_eq!(found(&[group, MOUNT_2, limit, held]), [(1000, 650)]);
         let swap = [("sys/fs/cgroup/app/memory.swap.max", "30\n"), ("sys/fs/cgroup/app/memory.swap.current", "20\n")];
         assert_eq!(found(&[group, MOUNT_2, limit, held, swap[0], swap[1]]), [(1000, 610)]);
-        // More is held than the limit, which was lowered since.
+        // Usage exceeds the limit, which was lowered since.
         let full = ("sys/fs/cgroup/app/memory.stat", "anon 1200\n");
         assert_eq!(found(&[group, MOUNT_2, limit, full, swap[0], swap[1]]), [(1000, 10)]);
     }
@@ -134,7 +129,7 @@ mod tests {
         assert_eq!(found(&[]), []);
     }
 
-    /// Of a group within others every limit counts, with what all groups below it hold together.
+    /// Every limit of nested groups counts, with the usage of all groups below it.
     #[test]
     fn nested_groups() {
         let files = [
@@ -147,7 +142,7 @@ mod tests {
             ("sys/fs/cgroup/user/session/app/memory.stat", "anon 100\n"),
         ];
         assert_eq!(found(&files), [(800, 750), (1000, 150)]);
-        // The innermost has no controller of memory.
+        // The innermost group has no memory controller.
         assert_eq!(found(&files[..5]), [(1000, 150)]);
     }
 
@@ -164,7 +159,7 @@ mod tests {
         assert_eq!(found(&files), [(1000, 750), (9223372036854771712, 9223372036854771762)]);
     }
 
-    /// A container sees its own group at the place where the system has the top.
+    /// A container sees its own group at the top of the mount.
     #[test]
     fn containers() {
         let limit = [("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000\n")];

@@ -1,5 +1,4 @@
-//! What a mixture says about some of its features: alone, or given values of the others. Both are
-//! mixtures again, of the same type of covariances.
+//! Marginal and conditional distributions of some features: mixtures with the same covariance type.
 use super::density::Density;
 use super::linalg::{self, vectorised};
 use super::marginal::{Dependence, dependences, observed, restrict};
@@ -12,7 +11,7 @@ use std::borrow::Cow;
 
 /// # Parts of a mixture
 impl Mixture {
-    /// The distribution of some of the features alone, in the order given.
+    /// Returns the distribution of some features alone, in the given order.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture};
@@ -25,22 +24,20 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`], [`Error::BadParameter`] for no
-    /// features, [`Error::NotPositiveDefinite`] where rounding makes a part of a nearly singular
-    /// covariance singular.
+    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`], [`Error::BadParameter`] for no features,
+    /// [`Error::NotPositiveDefinite`] if rounding makes a part of a nearly singular covariance singular.
     pub fn marginal(&self, features: &[usize]) -> Result<Self> {
         self.check_distinct(features)?;
         if features.is_empty() {
-            let remedy = "name at least one feature that is to stay";
+            let remedy = "name at least one feature to keep";
             return Err(Error::BadParameter { name: "features", value: "empty".into(), remedy });
         }
         restrict(self, features)
     }
 
-    /// The distribution of the other features, in their order, given the values of some: of each
-    /// component the normal distribution with the mean μₐ + Σₐᵦ Σᵦᵦ⁻¹ (xᵦ − μᵦ) and the covariance
-    /// Σₐₐ − Σₐᵦ Σᵦᵦ⁻¹ Σᵦₐ, and a weight in proportion to πₖ N(xᵦ; μₖ,ᵦ, Σₖ,ᵦᵦ). Its mean is what
-    /// [`impute`](Self::impute) fills in.
+    /// Returns the distribution of the other features, in their order, given the values of some. Each component has the
+    /// mean μₐ + Σₐᵦ Σᵦᵦ⁻¹ (xᵦ − μᵦ), the covariance Σₐₐ − Σₐᵦ Σᵦᵦ⁻¹ Σᵦₐ, and a weight in proportion to πₖ N(xᵦ; μₖ,ᵦ,
+    /// Σₖ,ᵦᵦ). [`impute`](Self::impute) fills in its mean.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture};
@@ -53,9 +50,8 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`]; [`Error::BadParameter`] for a value
-    /// that is not finite, and if all features are given;
-    /// [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
+    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`]; [`Error::BadParameter`] for a value that is not finite, or
+    /// if all features are given; [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
     pub fn condition(&self, given: &[(usize, f64)]) -> Result<Self> {
         let d = self.n_features();
         let features: Vec<usize> = given.iter().map(|(feature, _)| *feature).collect();
@@ -65,9 +61,9 @@ impl Mixture {
             return Err(Error::BadParameter { name: "a given value", value, remedy: "give a finite number" });
         }
         if given.len() == d {
-            let value = format!("of all {d} features");
+            let value = d.to_string();
             let remedy = "leave at least one out: its distribution is the result";
-            return Err(Error::BadParameter { name: "what is given", value, remedy });
+            return Err(Error::BadParameter { name: "the number of given features", value, remedy });
         }
         let rest: Vec<usize> = (0..d).filter(|j| !features.contains(j)).collect();
         let values: Array1<f64> = given.iter().map(|(_, value)| *value).collect();
@@ -87,20 +83,19 @@ impl Mixture {
     }
 }
 
-/// The distribution of some features of a mixture given others: of each component the normal
-/// distribution with the mean μₐ + B·(xᵦ − μᵦ), B = Σₐᵦ Σᵦᵦ⁻¹, and the covariance Σₐₐ − B·Σᵦₐ, with a
-/// weight in proportion to πₖ N(xᵦ; μₖ,ᵦ, Σₖ,ᵦᵦ).
+/// The distribution of some features given others: each component has the mean μₐ + B·(xᵦ − μᵦ), B = Σₐᵦ Σᵦᵦ⁻¹, the
+/// covariance Σₐₐ − B·Σᵦₐ, and a weight in proportion to πₖ N(xᵦ; μₖ,ᵦ, Σₖ,ᵦᵦ).
 #[derive(Debug, Clone)]
 pub(crate) struct Conditional {
-    /// The mixture of what is given; none where nothing is.
+    /// The mixture of the given features, if any.
     pub marginal: Option<Mixture>,
-    /// Of what is wanted: the weights and means that it has alone, and the covariances given the rest.
+    /// The wanted features: their marginal weights and means, and their covariances given the rest.
     pub wanted: Mixture,
-    /// B (wanted, given) of each component, or one of all; none where it is zero.
+    /// B (wanted, given) of each component, or one for all; empty if zero.
     slopes: Vec<Array2<f64>>,
 }
 
-/// Rows of what is given, seen by a [`Conditional`].
+/// The weights and means of a [`Conditional`] for rows of given values.
 pub(crate) struct Conditioned {
     /// The logarithms of the weights (B, K).
     pub log_weights: Array2<f64>,
@@ -109,11 +104,8 @@ pub(crate) struct Conditioned {
 }
 
 impl Conditional {
-    /// Features of `mixture` that are named once, of which at least one is wanted.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`] where rounding makes a part of a nearly singular covariance
-    /// singular.
+    /// Takes distinct features of `mixture`, at least one of them wanted. Fails if rounding makes
+    /// a part of a nearly singular covariance singular.
     pub fn new(mixture: &Mixture, given: &[usize], wanted: &[usize]) -> Result<Self> {
         let alone = || restrict(mixture, wanted);
         if given.is_empty() {
@@ -140,12 +132,12 @@ impl Conditional {
         Ok(Self { marginal: Some(marginal), wanted: wanted.with_weights_of(mixture), slopes })
     }
 
-    /// B of a component; none where it is zero.
+    /// Returns B of a component; `None` if it is zero.
     pub fn slope(&self, c: usize) -> Option<&Array2<f64>> {
         self.slopes.get(c.min(self.slopes.len().saturating_sub(1)))
     }
 
-    /// The mixture of what is wanted given x.
+    /// Returns the mixture of the wanted features given x.
     pub fn at(self, x: ArrayView1<'_, f64>) -> Result<Mixture> {
         let Conditioned { log_weights, means } = self.rows(x.insert_axis(Axis(0)));
         let (weights, covariances) = (self.wanted.weights().to_owned(), self.wanted.covariances().clone());
@@ -155,7 +147,7 @@ impl Conditional {
         Ok(mixture.with_log_weights(log_weights.row(0).to_owned())?.0)
     }
 
-    /// The weights and means given each row of x (B, given).
+    /// Returns the weights and means given each row of x (B, given).
     pub fn rows(&self, x: ArrayView2<'_, f64>) -> Conditioned {
         let (n, (k, t)) = (x.nrows(), self.wanted.means().dim());
         let mut log_weights = Array2::zeros((n, k));
@@ -192,7 +184,7 @@ impl Conditional {
         }
         for (mut row, x) in log_weights.outer_iter_mut().zip(x.outer_iter()) {
             let row = row.as_slice_mut().unwrap_or_default();
-            // Squares that are no numbers, or all of them too large for one.
+            // NaN, or all squares too large for float64.
             if row.iter().any(|v| v.is_nan()) || row.iter().all(|v| *v == f64::NEG_INFINITY) {
                 density.log_responsibilities(x, row);
             }
@@ -201,12 +193,7 @@ impl Conditional {
         Conditioned { log_weights, means }
     }
 
-    /// The log-density of what is wanted, y (B, wanted), at [`rows`](Self::rows) that are given.
-    ///
-    /// Where y is NaN it is missing, and the density is that of the rest.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the log-density at y (B, wanted) given [`rows`](Self::rows). A NaN in y is missing: the rest counts.
     pub fn log_densities(&self, given: &Conditioned, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let mut logs = given.log_weights.clone();
         let constant = y.ncols() as f64 * std::f64::consts::TAU.ln();
@@ -225,7 +212,7 @@ impl Conditional {
         Ok(log_densities)
     }
 
-    /// The log-density of what is observed of y (wanted,), in a row of `given`.
+    /// Returns the log-density of the observed values of y (wanted,), given a row of `given`.
     fn of_observed(&self, given: &Conditioned, y: ArrayView1<'_, f64>, row: usize) -> Result<f64> {
         let columns = observed(y);
         if columns.is_empty() {
@@ -240,11 +227,8 @@ impl Conditional {
         Ok(part.log_densities(&given, y.view().insert_axis(Axis(0)))?[0])
     }
 
-    /// For each component, or once for all where the covariance is tied, a matrix V with V·Vᵀ the
-    /// covariance: the inverse of the precision, so that nothing cancels.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`].
+    /// Returns a matrix V with V·Vᵀ the covariance, for each component or once if tied. V comes from the inverse of the
+    /// precision, so nothing cancels.
     pub fn roots(&self) -> Result<Vec<Array2<f64>>> {
         let of_matrix = |u: ArrayView2<'_, f64>, component| {
             let root = linalg::precision_cholesky(linalg::gram(u).view());
@@ -262,11 +246,11 @@ impl Conditional {
     }
 }
 
-/// Rows that are computed with side by side, in vector instructions.
+/// Rows computed side by side, in vector instructions.
 const LANES: usize = 16;
 
-/// What a component says of rows: the mean of what is given, its variances or the factor U of its
-/// precision, B or none for zero, and the mean of what is wanted.
+/// A component's parameters for rows: the mean of the given features, their variances or the factor U of their
+/// precision, B unless zero, and the mean of the wanted features.
 struct Lanes<'a> {
     mean: Cow<'a, [f64]>,
     variances: Vec<f64>,
@@ -276,8 +260,8 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Calls `square` with the number and (x − μ)ᵀΣ⁻¹(x − μ) of each row of `x` (B, given), and writes
-    /// the means of what is wanted (B, wanted).
+    /// Calls `square` with the number and (x − μ)ᵀΣ⁻¹(x − μ) of each row of `x` (B, given), and writes the means of the
+    /// wanted features (B, wanted).
     fn evaluate(&self, x: &[f64], means: &mut [f64], mut square: impl FnMut(usize, f64)) {
         let (d, t) = (self.mean.len(), self.wanted.len());
         let mut deviations = vec![[0.0; LANES]; d];
@@ -309,7 +293,6 @@ impl Lanes<'_> {
     }
 }
 
-/// Adds Σᵢ aᵢ·δᵢ to each lane.
 #[inline(always)]
 fn add_products<'a>(sums: &mut [f64; LANES], a: impl IntoIterator<Item = &'a f64>, deviations: &[[f64; LANES]]) {
     for (a, deviations) in a.into_iter().zip(deviations) {
@@ -317,7 +300,7 @@ fn add_products<'a>(sums: &mut [f64; LANES], a: impl IntoIterator<Item = &'a f64
     }
 }
 
-/// |Uᵀδ|² of each lane, for an upper triangular U.
+/// Returns |Uᵀδ|² of each lane, for an upper triangular U.
 #[inline(always)]
 fn of_matrix(u: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] {
     let d = deviations.len();
@@ -330,7 +313,7 @@ fn of_matrix(u: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] {
     squares
 }
 
-/// Σⱼ δⱼ² / σⱼ² of each lane.
+/// Returns Σⱼ δⱼ² / σⱼ² of each lane.
 #[inline(always)]
 fn of_variances(variances: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] {
     let mut squares = [0.0; LANES];
@@ -340,7 +323,7 @@ fn of_variances(variances: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] 
     squares
 }
 
-/// δᵀΣ⁻¹δ of each row δ under the covariance of a component.
+/// Returns δᵀΣ⁻¹δ of each row δ under the covariance of a component.
 fn squares(mixture: &Mixture, c: usize, deviations: &Array2<f64>) -> Array1<f64> {
     match mixture.factor_of(c) {
         Some(u) => deviations.dot(&u).map_axis(Axis(1), |row| row.dot(&row)),

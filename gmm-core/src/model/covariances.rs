@@ -1,4 +1,4 @@
-//! The covariance types and the arrays that hold covariances, precisions or factors of them.
+//! The covariance types and the arrays of covariances, precisions or their factors.
 use super::linalg;
 use crate::error::{Error, Result};
 use ndarray::parallel::prelude::*;
@@ -23,7 +23,7 @@ impl CovarianceType {
     /// All types, the richest first.
     pub const ALL: [Self; 4] = [Self::Full, Self::Tied, Self::Diag, Self::Spherical];
 
-    /// scikit-learn's name of the type.
+    /// Returns scikit-learn's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -33,9 +33,8 @@ impl CovarianceType {
         }
     }
 
-    /// The multiply-adds that the log densities of a sample under K components over D features take at
-    /// least. What is quadratic in the features is formed once where components share it: all of it
-    /// under `tied`, |x|² under `spherical` covariances.
+    /// Returns the least number of multiply-adds for the K log densities of a sample. Quadratic terms that components
+    /// share count once: all of them under `tied`, |x|² under `spherical`.
     pub fn multiply_adds(self, k: usize, d: usize) -> usize {
         let triangle = d * (d + 1) / 2;
         match self {
@@ -46,8 +45,7 @@ impl CovarianceType {
         }
     }
 
-    /// Numbers of features and of components that differ in what suits them: the grid of `gmm bench map`,
-    /// over which the choice of kernels is tested too.
+    /// Returns the numbers of features and components of `gmm bench map`, which also test the choice of kernels.
     pub fn grid(self) -> (&'static [usize], &'static [usize]) {
         if self.has_matrices() {
             (&[2, 8, 13, 16, 28, 64, 200], &[2, 8, 16, 32, 64, 128])
@@ -56,13 +54,12 @@ impl CovarianceType {
         }
     }
 
-    /// Whether there are covariances between features, so that a missing value depends on the
-    /// observed ones of its sample.
+    /// Whether features covary, so that a missing value depends on the observed values of its sample.
     pub fn has_matrices(self) -> bool {
         matches!(self, Self::Full | Self::Tied)
     }
 
-    /// The shape that covariances of this type have for K components over D features.
+    /// Returns the shape of the array of covariances.
     pub fn shape(self, n_components: usize, n_features: usize) -> Vec<usize> {
         let (k, d) = (n_components, n_features);
         match self {
@@ -89,8 +86,7 @@ impl std::fmt::Display for CovarianceType {
     }
 }
 
-/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors,
-/// and scatter, which have the same shapes.
+/// The covariances of a mixture in scikit-learn's shapes; also precisions, their Cholesky factors, and scatter.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Covariances {
@@ -105,7 +101,7 @@ pub enum Covariances {
 }
 
 impl Covariances {
-    /// Their type.
+    /// Returns the covariance type.
     pub fn covariance_type(&self) -> CovarianceType {
         match self {
             Self::Full(_) => CovarianceType::Full,
@@ -115,7 +111,7 @@ impl Covariances {
         }
     }
 
-    /// Those of components whose diagonals are given (K, D): for `spherical`, the traces.
+    /// Builds covariances from diagonals (K, D): for `spherical`, their traces.
     pub fn of_diagonals(covariance_type: CovarianceType, diagonals: Array2<f64>) -> Self {
         match covariance_type {
             CovarianceType::Spherical => Self::Spherical(diagonals.sum_axis(Axis(1))),
@@ -123,7 +119,7 @@ impl Covariances {
         }
     }
 
-    /// Those of components whose matrices are given (K, D, D): for `tied`, the sum.
+    /// Builds covariances from matrices (K, D, D): for `tied`, their sum.
     pub fn of_matrices(covariance_type: CovarianceType, matrices: Array3<f64>) -> Self {
         match covariance_type {
             CovarianceType::Tied => Self::Tied(matrices.sum_axis(Axis(0))),
@@ -131,7 +127,7 @@ impl Covariances {
         }
     }
 
-    /// Zeros in the shape of a type.
+    /// Returns zeros in the shape of the type.
     pub fn zeros(covariance_type: CovarianceType, n_components: usize, n_features: usize) -> Self {
         let (k, d) = (n_components, n_features);
         match covariance_type {
@@ -142,10 +138,10 @@ impl Covariances {
         }
     }
 
-    /// Numbers in row-major order, as [`iter`](Self::iter) gives them, in the shape of a type.
+    /// Builds covariances from numbers in row-major order, the order of [`iter`](Self::iter).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where there are more or fewer numbers than the shape takes.
+    /// [`Error::ShapeMismatch`] if the shape takes more or fewer numbers.
     pub fn from_vec(
         covariance_type: CovarianceType,
         n_components: usize,
@@ -166,7 +162,7 @@ impl Covariances {
         })
     }
 
-    /// The same variance for every component and feature.
+    /// Returns the same variance for every component and feature.
     pub fn isotropic(covariance_type: CovarianceType, k: usize, d: usize, variance: f64) -> Self {
         let mut covariances = Self::zeros(covariance_type, k, d);
         match &mut covariances {
@@ -178,7 +174,7 @@ impl Covariances {
         covariances
     }
 
-    /// The shape of the array.
+    /// Returns the shape of the array.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Full(v) => v.shape(),
@@ -187,7 +183,7 @@ impl Covariances {
         }
     }
 
-    /// The numbers in row-major order.
+    /// Returns the numbers in row-major order.
     pub fn iter(&self) -> impl Iterator<Item = f64> + '_ {
         let view = match self {
             Self::Full(v) => v.view().into_dyn(),
@@ -197,7 +193,7 @@ impl Covariances {
         view.into_iter().copied()
     }
 
-    /// The variance of component `k` along feature `j`.
+    /// Returns the variance of component `k` along feature `j`.
     pub fn variance(&self, k: usize, j: usize) -> f64 {
         match self {
             Self::Full(v) => v[[k, j, j]],
@@ -216,7 +212,7 @@ impl Covariances {
         }
     }
 
-    /// Checks that these are covariances of K components and D features.
+    /// Checks the shape against K components over D features.
     pub fn check_shape(&self, what: &'static str, n_components: usize, n_features: usize) -> Result<()> {
         let expected = self.covariance_type().shape(n_components, n_features);
         if self.shape() == expected {
@@ -252,19 +248,18 @@ impl Covariances {
         };
         for (mut row, &a) in matrix.outer_iter_mut().zip(delta) {
             for (v, b) in row.iter_mut().zip(delta) {
-                // The product of the deltas first: symmetric to the bit.
+                // (a * b) first keeps the result exactly symmetric.
                 *v += factor * (a * b);
             }
         }
     }
 
-    /// Copies the part of component `k` (all of it, if it is tied) from `other`, which has the same
-    /// shape.
+    /// Copies the part of component `k` (or the tied matrix) from `other`, which has the same shape.
     pub(crate) fn copy_component(&mut self, k: usize, other: &Self) {
         self.copy_component_from(k, other, k);
     }
 
-    /// As [`copy_component`](Self::copy_component), from component `from` of another number of them.
+    /// As [`copy_component`](Self::copy_component), from component `from` of any number of components.
     pub(crate) fn copy_component_from(&mut self, k: usize, other: &Self, from: usize) {
         match (self, other) {
             (Self::Full(a), Self::Full(b)) => a.index_axis_mut(Axis(0), k).assign(&b.index_axis(Axis(0), from)),
@@ -275,7 +270,7 @@ impl Covariances {
         }
     }
 
-    /// Those of some components, in the order given.
+    /// Returns the covariances of some components, in the given order.
     pub fn select(&self, components: &[usize]) -> Self {
         match self {
             Self::Full(v) => Self::Full(v.select(Axis(0), components)),
@@ -285,8 +280,8 @@ impl Covariances {
         }
     }
 
-    /// The Cholesky factors of the precisions, and the errors of components that have none, whose
-    /// factors are zero. For diagonal types it only checks the variances.
+    /// Returns the Cholesky factors of the precisions, and the errors of components without one, whose factors stay
+    /// zero. For diagonal types, only checks the variances.
     pub(crate) fn factorise(&self) -> (Option<Self>, Vec<Error>) {
         const VARIANCE: &str =
             "variances must be finite, positive and not denormal; was a column constant? add reg_covar";
@@ -332,7 +327,6 @@ impl Covariances {
     }
 }
 
-/// An error about one parameter of a component.
 pub(super) fn bad_component(what: String, component: usize, value: f64, remedy: &'static str) -> Error {
     Error::BadComponent { what, component, value, remedy }
 }

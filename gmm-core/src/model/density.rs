@@ -1,15 +1,14 @@
-//! The log-density of each component in float64, for the reference backend and for what the host
-//! computes itself.
+//! The log-density of each component in float64, for the reference backend and for the host.
 use super::marginal::{Marginal, observed};
 use crate::compensated::{log_sum_exp, softmax};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{ArrayView1, ArrayView2, Axis};
 
-/// What distances are multiplied by where their squares overflow.
+/// The factor of distances whose squares overflow.
 const FROM_AFAR: f64 = 1e-200;
 
-/// A mixture with its normalising constants, to be evaluated sample by sample.
+/// A mixture with its normalising constants, evaluated sample by sample.
 pub struct Density<'a> {
     mixture: &'a Mixture,
     /// log πₖ − ½ log |2πΣₖ| (K,).
@@ -17,12 +16,12 @@ pub struct Density<'a> {
     /// Uᵀ(x − μ) of one component.
     y: Vec<f64>,
     difference: Vec<f64>,
-    /// The mixture of the features that were observed in the last sample with missing values.
+    /// The mixture of the observed features in the last sample with missing values.
     marginal: Option<Marginal>,
 }
 
 impl<'a> Density<'a> {
-    /// The density of a mixture, with its factors and constants.
+    /// Prepares a mixture's factors and constants.
     pub fn new(mixture: &'a Mixture) -> Self {
         let (k, d) = mixture.means().dim();
         let half_log_det = |u: ArrayView2<'_, f64>| -> f64 { -u.diag().iter().map(|v| v.ln()).sum::<f64>() };
@@ -41,14 +40,14 @@ impl<'a> Density<'a> {
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
 
-    /// log πₖ − ½ log |2πΣₖ| of a component.
+    /// Returns log πₖ − ½ log |2πΣₖ| of a component.
     pub fn log_norm(&self, c: usize) -> f64 {
         self.log_norm[c]
     }
 
-    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns log Σₖ of them.
-    /// Where x is NaN, it is missing, and the densities are those of what is observed; without any
-    /// of it `log_p` is log πₖ, up to a constant, and the result 0.
+    /// Writes log(πₖ N(x; μₖ, Σₖ)) of every component into `log_p` (K,) and returns their log-sum-exp. A NaN in x is a
+    /// missing value, and the densities are those of the observed values. If x has none, `log_p` is log πₖ up to a
+    /// constant, and the result 0.
     pub fn evaluate(&mut self, x: ArrayView1<'_, f64>, log_p: &mut [f64]) -> f64 {
         if x.iter().any(|v| v.is_nan()) {
             return self.of_observed(x, log_p, |density, x, log_p| density.evaluate(x, log_p));
@@ -58,15 +57,15 @@ impl<'a> Density<'a> {
         log_sum_exp(log_p)
     }
 
-    /// Writes the probability of every component given x into `r` (K,) and returns the log-density.
-    /// Where this is −∞ the nearest component has the probability 1.
+    /// Writes the probability of every component given x into `r` (K,) and returns the log-density. If it is −∞, the
+    /// nearest component has probability 1.
     pub fn responsibilities(&mut self, x: ArrayView1<'_, f64>, r: &mut [f64]) -> f64 {
         let log_density = self.log_responsibilities(x, r);
         softmax(r);
         log_density
     }
 
-    /// As [`responsibilities`](Self::responsibilities), but writes their logarithms, up to a constant.
+    /// As [`responsibilities`](Self::responsibilities), but writes the logarithms, up to a constant.
     pub fn log_responsibilities(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
         let log_density = self.evaluate(x, log_r);
         if log_density == f64::NEG_INFINITY {
@@ -75,8 +74,8 @@ impl<'a> Density<'a> {
         log_density
     }
 
-    /// Writes 0 for the component that is nearest to x by the Mahalanobis distance, of equally near
-    /// ones their constants, and −∞ for all others; gives their log-sum-exp.
+    /// Writes 0 for the component with the least Mahalanobis distance to x (ties: their constants) and −∞ for all
+    /// others; returns their log-sum-exp.
     fn evaluate_from_afar(&mut self, x: ArrayView1<'_, f64>, log_r: &mut [f64]) -> f64 {
         if x.iter().any(|v| v.is_nan()) {
             return self.of_observed(x, log_r, |density, x, log_r| density.evaluate_from_afar(x, log_r));
@@ -89,7 +88,7 @@ impl<'a> Density<'a> {
         log_sum_exp(log_r)
     }
 
-    /// Calls `evaluate` with the density of what is observed in x, where something is missing.
+    /// Calls `evaluate` with the density of the observed values of x.
     fn of_observed(
         &mut self,
         x: ArrayView1<'_, f64>,
@@ -107,8 +106,7 @@ impl<'a> Density<'a> {
         }
         match &self.marginal {
             Some(marginal) => evaluate(&mut Density::new(&marginal.mixture), x.select(Axis(0), &columns).view(), log_p),
-            // The covariance is so nearly singular that a part of it is. Callers report a result
-            // that is not a number.
+            // A part of a nearly singular covariance is singular. Callers report a result that is not a number.
             None => {
                 log_p.fill(f64::NAN);
                 f64::NAN
@@ -116,7 +114,7 @@ impl<'a> Density<'a> {
         }
     }
 
-    /// Writes |Uᵀ(x − μ)|² of every component into `out` (K,), of distances times `scale`.
+    /// Writes |Uᵀ(x − μ)|² of every component into `out` (K,), with distances multiplied by `scale`.
     fn squares(&mut self, x: ArrayView1<'_, f64>, scale: f64, out: &mut [f64]) {
         for (c, out) in out.iter_mut().enumerate() {
             let means = self.mixture.means();
@@ -128,12 +126,11 @@ impl<'a> Density<'a> {
                 Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
                 _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
             };
-            // A difference of infinities.
+            // NaN is a difference of infinities.
             *out = if square.is_nan() { f64::INFINITY } else { square };
         }
     }
 
-    /// |Uᵀ(x − μ)|²
     fn mahalanobis(&mut self, u: ArrayView2<'_, f64>) -> f64 {
         self.y.fill(0.0);
         for (i, (row, d)) in u.outer_iter().zip(&self.difference).enumerate() {

@@ -1,4 +1,4 @@
-//! How far mixtures, and their components, are from each other.
+//! Distances between mixtures and between their components.
 use super::density::Density;
 use super::gaussian::{Covariance, Gaussian};
 use super::linalg;
@@ -12,44 +12,39 @@ use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Axis};
 
-/// What helps where the pairs of components of two mixtures are too many.
 const REMEDY: &str = "reduce the mixtures first";
 
-/// A number that was estimated from random samples.
+/// An estimate from random samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// Its standard deviation over seeds, estimated from the samples themselves.
+    /// The standard deviation over seeds, estimated from the samples themselves.
     pub standard_error: f64,
 }
 
-/// What brings the weights of one mixture to those of another.
+/// A plan that moves the weights of one mixture to those of another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transport {
-    /// The distance that it takes, in the units of the data.
+    /// The distance, in the units of the data.
     pub distance: f64,
-    /// The weight (K, L) that goes from each component of the one to each of the other.
+    /// The weight (K, L) moved from each component of one mixture to each of the other.
     pub plan: Array2<f64>,
 }
 
 /// # Distances
+///
+/// All methods return [`Error::ShapeMismatch`] if the numbers of features differ.
 impl Mixture {
-    /// The Cauchy–Schwarz divergence −ln(∫pq / √(∫p² ∫q²)), in closed form: zero for equal densities
-    /// alone, and the same both ways (Jenssen et al. 2006).
-    ///
-    /// # Errors
-    /// [`Error::ShapeMismatch`] where the other mixture has another number of features.
+    /// Returns the Cauchy–Schwarz divergence −ln(∫pq / √(∫p² ∫q²)), in closed form. It is symmetric, and zero only for
+    /// equal densities (Jenssen et al. 2006).
     pub fn cauchy_schwarz(&self, other: &Self) -> Result<f64> {
         let [pp, pq, qq] = self.log_products(other)?;
         Ok((0.5 * pp + 0.5 * qq - pq).max(0.0))
     }
 
-    /// The distance √∫(p − q)² of the densities, in closed form. It is a difference of integrals, so
-    /// that below 10⁻⁸ of √∫p² nothing of it is left but rounding errors.
-    ///
-    /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
+    /// Returns the distance √∫(p − q)² of the densities, in closed form. It is a difference of integrals, so below 10⁻⁸
+    /// of √∫p² only rounding errors are left.
     pub fn l2_distance(&self, other: &Self) -> Result<f64> {
         let [pp, pq, qq] = self.log_products(other)?;
         let most = pp.max(qq);
@@ -57,27 +52,25 @@ impl Mixture {
         Ok((0.5 * most).exp() * square.max(0.0).sqrt())
     }
 
-    /// ln ∫p², ln ∫pq and ln ∫q².
     fn log_products(&self, other: &Self) -> Result<[f64; 3]> {
         self.check_same_features(other)?;
         Ok([self.log_product(self)?, self.log_product(other)?, other.log_product(other)?])
     }
 
-    /// ln ∫pq = ln Σᵢⱼ πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ).
+    /// Returns ln ∫pq = ln Σᵢⱼ πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ).
     fn log_product(&self, other: &Self) -> Result<f64> {
         Ok(log_sum_exp(&self.pairs(other, |_, _, _, _, log_weight| log_weight)?))
     }
 
-    /// What `f` makes of each pair of a component i of this mixture and a component j of the other,
-    /// one i after the other: of i, j, the normal distribution of covariance Σᵢ + Tⱼ, νⱼ − μᵢ, and
-    /// ln(πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ)).
+    /// Returns the results of `f` for each pair of components i of this mixture and j of the other, ordered by i. `f`
+    /// gets i, j, the normal distribution of covariance Σᵢ + Tⱼ, νⱼ − μᵢ, and ln(πᵢ ρⱼ N(μᵢ; νⱼ, Σᵢ + Tⱼ)).
     pub(super) fn pairs<T: Send>(
         &self,
         other: &Self,
         f: impl Fn(usize, usize, &Gaussian, &Array1<f64>, f64) -> T + Sync,
     ) -> Result<Vec<T>> {
         let shape = [self.n_components(), other.n_components()];
-        // The results of rows are put together.
+        // Rows of results are copied together.
         memory::check("the pairs of components", &shape, 3 * size_of::<T>(), REMEDY)?;
         let interrupt = Interrupt::current();
         let (first, second) = (Covariance::all(self), Covariance::all(other));
@@ -104,13 +97,12 @@ impl Mixture {
         Ok(rows.into_iter().flatten().collect())
     }
 
-    /// The Kullback–Leibler divergence ∫ p ln(p/q) of `other` (q) from this mixture (p) in nats,
-    /// estimated by the mean of ln(p/q) over so many samples of p. The same seed gives the same bits.
+    /// Estimates the Kullback–Leibler divergence ∫ p ln(p/q) of `other` (q) from this mixture (p) in nats, by the mean
+    /// of ln(p/q) over `n_samples` samples of p. The same seed gives the same bits.
     ///
     /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::BadParameter`] for fewer than two
-    /// samples; [`Error::UnreachableSample`] for one that is infinitely far from the other mixture;
-    /// as [`sampler`](Self::sampler).
+    /// [`Error::BadParameter`] for fewer than two samples;
+    /// [`Error::UnreachableSample`] for a sample infinitely far from the other mixture; as [`sampler`](Self::sampler).
     pub fn kl_divergence(&self, other: &Self, n_samples: usize, seed: u64) -> Result<Estimate> {
         self.check_same_features(other)?;
         self.mean_over_samples(n_samples, seed, |x| {
@@ -119,9 +111,9 @@ impl Mixture {
         })
     }
 
-    /// The Jensen–Shannon divergence ½ ∫ p ln(p/m) + ½ ∫ q ln(q/m) with m = ½(p + q), in nats: from 0
-    /// to ln 2, and the same both ways but for the error of the estimate, which takes so many samples
-    /// of each mixture. The same seed gives the same bits.
+    /// Estimates the Jensen–Shannon divergence ½ ∫ p ln(p/m) + ½ ∫ q ln(q/m) with m = ½(p + q), in nats, from
+    /// `n_samples` samples of each mixture. It lies between 0 and ln 2 and is symmetric up to the error of the
+    /// estimate. The same seed gives the same bits.
     ///
     /// # Errors
     /// As [`kl_divergence`](Self::kl_divergence).
@@ -134,20 +126,20 @@ impl Mixture {
                 p.into_iter().zip(q).map(|(p, q)| 2f64.ln() - log_sum_exp(&[0.0, q - p])).collect()
             })
         };
-        // The samples of the two must not come from the same random numbers.
+        // The two sets of samples need different random numbers.
         let (a, b) = (half(self, other, seed)?, half(other, self, !seed)?);
         let standard_error = 0.5 * a.standard_error.hypot(b.standard_error);
         Ok(Estimate { value: 0.5 * (a.value + b.value), standard_error })
     }
 
-    /// The mean of what `f` gives for each of so many samples (N, D) of this mixture.
+    /// Returns the mean of the numbers `f` returns for samples (N, D) of this mixture.
     fn mean_over_samples(&self, n_samples: usize, seed: u64, f: impl Fn(&Array2<f64>) -> Vec<f64>) -> Result<Estimate> {
         if n_samples < 2 {
             let remedy = "at least two are needed, for a standard error; 10000 give two digits";
             return Err(Error::BadParameter { name: "n_samples", value: n_samples.to_string(), remedy });
         }
         let mut sampler = self.sampler(seed)?;
-        // All threads have rows, and Ctrl-C need not wait long.
+        // Enough rows for all threads, few enough for a quick response to Ctrl-C.
         let (k, d) = self.means().dim();
         let at_once = ((1 << 24) / (k * d)).clamp(1 << 13, 1 << 20).min((1 << 20) / d).max(1);
         let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
@@ -158,7 +150,7 @@ impl Mixture {
                 if !value.is_finite() {
                     return Err(Error::UnreachableSample { row: first + row });
                 }
-                // Welford's sums.
+                // Welford's algorithm.
                 n += 1.0;
                 let delta = value - mean;
                 mean += delta / n;
@@ -168,12 +160,11 @@ impl Mixture {
         Ok(Estimate { value: mean, standard_error: (squares / (n - 1.0) / n).sqrt() })
     }
 
-    /// The 2-Wasserstein distance of each component of this mixture from each of the other (K, L), in
-    /// the units of the data: W² = |μ − ν|² + tr(Σ + T − 2 (Σ^½ T Σ^½)^½).
+    /// Returns the 2-Wasserstein distance of each component of this mixture from each of the other (K, L), in the units
+    /// of the data: W² = |μ − ν|² + tr(Σ + T − 2 (Σ^½ T Σ^½)^½).
     ///
     /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz); [`Error::NonFiniteStatistic`] where a distance is
-    /// beyond all numbers.
+    /// [`Error::NonFiniteStatistic`] if a distance overflows.
     pub fn wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
         Ok(self.squared_wasserstein(other)?.mapv_into(f64::sqrt))
     }
@@ -181,7 +172,7 @@ impl Mixture {
     fn squared_wasserstein(&self, other: &Self) -> Result<Array2<f64>> {
         self.check_same_features(other)?;
         let shape = [self.n_components(), other.n_components()];
-        // The results of rows are put together, and a plan may be beside them.
+        // Rows of results are copied together, and a plan may be held as well.
         memory::check("the distances of the components", &shape, 3 * size_of::<f64>(), REMEDY)?;
         let interrupt = Interrupt::current();
         let roots = |m: &Self| Covariance::all(m).iter().map(Covariance::root).collect::<Result<Vec<_>>>();
@@ -200,10 +191,9 @@ impl Mixture {
         Ok(Array2::from_shape_fn((a.len(), b.len()), |(i, j)| rows[i][j]))
     }
 
-    /// The distance of the mixtures where only whole components, or shares of them, may be moved:
-    /// the square root of the least Σᵢⱼ wᵢⱼ W²(i, j) over all plans w that bring the weights of this
-    /// mixture to those of the other, found exactly. The 2-Wasserstein distance of the densities is at
-    /// most this (Delon and Desolneux 2020).
+    /// Returns the distance of the mixtures if only shares of whole components move: the square root of the least Σᵢⱼ
+    /// wᵢⱼ W²(i, j) over all plans w between the two sets of weights, found exactly. The 2-Wasserstein distance of the
+    /// densities is at most this (Delon and Desolneux 2020).
     ///
     /// # Errors
     /// As [`wasserstein`](Self::wasserstein).
@@ -214,12 +204,9 @@ impl Mixture {
         Ok(Transport { distance: (&plan * &costs).sum().sqrt(), plan })
     }
 
-    /// The Hellinger affinity ∫√(fg), or Bhattacharyya coefficient, of each component f of this
-    /// mixture with each component g of the other (K, L): 1 for equal ones, 0 for such as have
-    /// nothing in common. The Hellinger distance is √(1 − affinity).
-    ///
-    /// # Errors
-    /// As [`cauchy_schwarz`](Self::cauchy_schwarz).
+    /// Returns the Hellinger affinity ∫√(fg), or Bhattacharyya coefficient, of each component f of this mixture with
+    /// each component g of the other (K, L): 1 for equal components, 0 without overlap. The Hellinger distance is √(1 −
+    /// affinity).
     pub fn hellinger_affinity(&self, other: &Self) -> Result<Array2<f64>> {
         self.check_same_features(other)?;
         let d = self.n_features() as f64;
@@ -242,8 +229,8 @@ impl Mixture {
     }
 }
 
-/// tr(Σ + T − 2 (Σ^½ T Σ^½)^½) of Σ = L·Lᵀ and T = M·Mᵀ: the least |L − M·Q|² over the orthogonal Q,
-/// which loses no digits where Σ and T are nearly equal.
+/// Returns tr(Σ + T − 2 (Σ^½ T Σ^½)^½) of Σ = L·Lᵀ and T = M·Mᵀ: the least |L − M·Q|² over orthogonal Q, which keeps
+/// its digits if Σ and T are nearly equal.
 fn squared_distance_of_roots(l: &Covariance, m: &Covariance) -> f64 {
     match (l, m) {
         _ if l == m => 0.0,
@@ -255,7 +242,6 @@ fn squared_distance_of_roots(l: &Covariance, m: &Covariance) -> f64 {
     }
 }
 
-/// ln p of each sample, on all threads.
 fn log_densities(mixture: &Mixture, x: &Array2<f64>) -> Vec<f64> {
     let rows = 1 << 10;
     let parts = x.axis_chunks_iter(Axis(0), rows).into_par_iter().map(|x| {

@@ -1,4 +1,4 @@
-//! One normal distribution, of which only the covariance counts: for sums of components' covariances.
+//! One normal distribution with any mean, for sums of components' covariances.
 use super::linalg;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
@@ -6,7 +6,6 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 use std::f64::consts::TAU;
 
-/// The covariance of one component.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Covariance {
     Diagonal(Array1<f64>),
@@ -14,7 +13,6 @@ pub(crate) enum Covariance {
 }
 
 impl Covariance {
-    /// That of component `c` of a mixture.
     pub fn of(mixture: &Mixture, c: usize) -> Self {
         match mixture.covariances() {
             Covariances::Full(v) => Self::Matrix(v.index_axis(Axis(0), c).to_owned()),
@@ -23,7 +21,6 @@ impl Covariance {
         }
     }
 
-    /// Those of all components.
     pub fn all(mixture: &Mixture) -> Vec<Self> {
         (0..mixture.n_components()).map(|c| Self::of(mixture, c)).collect()
     }
@@ -47,7 +44,7 @@ impl Covariance {
         }
     }
 
-    /// Σ·x
+    /// Returns Σ·x.
     pub fn times(&self, x: &Array1<f64>) -> Array1<f64> {
         match self {
             Self::Diagonal(v) => v * x,
@@ -55,7 +52,7 @@ impl Covariance {
         }
     }
 
-    /// L with Σ = L·Lᵀ: standard deviations, or a lower triangle.
+    /// Returns L with Σ = L·Lᵀ: standard deviations, or a lower triangle.
     pub fn root(&self) -> Result<Self> {
         match self {
             Self::Diagonal(v) => Ok(Self::Diagonal(v.mapv(f64::sqrt))),
@@ -66,18 +63,16 @@ impl Covariance {
     }
 }
 
-/// A covariance with the factor of its inverse.
+/// A covariance with the factor of its inverse, and ln |Σ|.
 #[derive(Debug, Clone)]
 pub(crate) struct Gaussian {
     /// The variances; or U, upper triangular with Σ⁻¹ = U·Uᵀ.
     factor: Covariance,
-    /// ln |Σ|
     pub log_det: f64,
 }
 
 impl Gaussian {
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`], which no sum of covariances of mixtures gives.
+    /// Never fails for a sum of covariances of mixtures.
     pub fn new(covariance: Covariance) -> Result<Self> {
         match covariance {
             Covariance::Diagonal(v) => {
@@ -93,7 +88,7 @@ impl Gaussian {
         }
     }
 
-    /// δᵀΣ⁻¹δ
+    /// Returns δᵀΣ⁻¹δ.
     pub fn square(&self, delta: ArrayView1<'_, f64>) -> f64 {
         match &self.factor {
             Covariance::Diagonal(v) => delta.iter().zip(v).map(|(d, v)| d * d / v).sum(),
@@ -101,7 +96,7 @@ impl Gaussian {
         }
     }
 
-    /// Σ⁻¹δ
+    /// Returns Σ⁻¹δ.
     pub fn solve(&self, delta: &Array1<f64>) -> Array1<f64> {
         match &self.factor {
             Covariance::Diagonal(v) => delta / v,
@@ -109,7 +104,7 @@ impl Gaussian {
         }
     }
 
-    /// ln N(δ; 0, Σ)
+    /// Returns ln N(δ; 0, Σ).
     pub fn log_density(&self, delta: ArrayView1<'_, f64>) -> f64 {
         -0.5 * (self.square(delta) + self.log_det + delta.len() as f64 * TAU.ln())
     }

@@ -1,6 +1,5 @@
-//! The linear algebra that a mixture needs, by faer, whose code is chosen for the machine's
-//! instruction set at run time. It runs in the calling thread, so that no result depends on the
-//! number of threads.
+//! Linear algebra by faer, which chooses its code for the machine at run time. It runs in the calling thread, so
+//! results do not depend on the number of threads.
 use crate::interrupt::Interrupt;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
@@ -17,58 +16,51 @@ use rayon::iter::plumbing::{Producer, ProducerCallback};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular to
-/// float64.
+/// A pivot below this fraction of its diagonal entry is rounding noise: the matrix is singular in float64.
 const SINGULAR: f64 = f64::EPSILON;
 
-/// Columns of a matrix that are read or written side by side where rows become columns: their parts
-/// stay in the first-level cache.
+/// Columns read or written side by side in a transposition: their parts stay in the first-level cache.
 pub(crate) const STRIP: usize = 16;
 
-/// U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads
-/// only the lower triangle of Σ. The error is the first pivot at which Σ is not positive definite
-/// to working precision.
+/// Returns U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the
+/// lower triangle of Σ. The error is the first pivot that is not positive to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let mut u = Array2::zeros(covariance.raw_dim());
     precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
     Ok(u)
 }
 
-/// As [`precision_cholesky`], into zeros (D, D), which an error leaves as they are.
+/// As [`precision_cholesky`], into zeros (D, D), which an error leaves unchanged.
 pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
     let d = covariance.nrows();
     let lower = factor_or_pivot(covariance)?;
-    // The columns of an inverse are the rows of its transpose.
+    // A column-major inverse is its transpose in row-major order.
     let inverse = MatMut::from_column_major_slice_mut(u, d, d);
     invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
     Ok(())
 }
 
-/// Calls `f` with the number of each matrix of `v` (K, D, D) and the matrix; with all threads, if
-/// the matrices are large.
+/// Calls `f` with the number and each matrix of `v` (K, D, D); on all threads, if the matrices are large.
 pub(crate) fn for_each_matrix(v: &mut Array3<f64>, f: impl Fn(usize, ArrayViewMut2<'_, f64>) + Sync) {
     let (k, d, _) = v.dim();
     let matrices = v.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
     map_rows(matrices, matrices_at_once(k, d, d * d / 2), |(c, matrix)| f(c, matrix));
 }
 
-/// Rows of which so many numbers each are worth the waking of another thread: some ten
-/// microseconds.
+/// Returns the number of rows, of so many numbers each, that are worth waking another thread (some ten microseconds).
 pub fn at_once(numbers: usize) -> usize {
     (1 << 12) / numbers.max(1) + 1
 }
 
-/// How many of K matrices (D, D) a thread takes at once, each of which costs as much as so many
-/// numbers besides what it costs for each row: all of them where the work is less than the waking
-/// of other threads. (EM on an H100's host of 16 cores, where that is some 40 microseconds a phase, of which
-/// an iteration has several: with K = 64, D = 13 it takes longer on all threads, with K = 128 shorter.)
+/// Returns how many of K matrices (D, D) a thread takes at once, if each costs as much as `numbers` numbers besides its
+/// rows: all, if the work takes less than waking other threads. (EM on an H100's host of 16 cores, where a phase costs
+/// some 40 microseconds and an iteration has several: with K = 64, D = 13 all threads are slower, with K = 128 faster.)
 pub fn matrices_at_once(k: usize, d: usize, numbers: usize) -> usize {
     if k.saturating_mul(numbers + 8 * d) <= 3 << 13 { k.max(1) } else { 1 }
 }
 
-/// What `f` gives for each of some rows, in their order: on several threads, if these find at least
-/// `at_once` rows each, or in this one. (rayon alone hands over to one of its threads also what it does not
-/// divide, which takes some ten microseconds.)
+/// Returns the results of `f` for each row, in order: on several threads, if each gets at least `at_once` rows, or else
+/// on this one. (rayon alone moves even undivided work to its own threads, at some ten microseconds.)
 pub fn map_rows<I: IndexedParallelIterator, R: Send>(
     rows: I,
     at_once: usize,
@@ -88,17 +80,16 @@ pub fn map_rows<I: IndexedParallelIterator, R: Send>(
     rows.with_min_len(at_once).map(f).collect()
 }
 
-/// Calls `f` as compiled for what the machine has, so that its loops become vector instructions. To
-/// be called with an `#[inline(always)]` closure: the bound makes it a closure that is called once,
-/// which is compiled inside; any other is compiled for the oldest of machines.
+/// Calls `f` compiled for the machine's vector instructions. Pass an `#[inline(always)]` closure: it is called once, so
+/// it is compiled inside the dispatched code; any other is compiled for the oldest machine.
 #[inline(always)]
 pub fn vectorised<R>(f: impl FnOnce() -> R) -> R {
-    // Kept, for to ask the machine takes as long as to go through some tens of numbers.
+    // Asking the machine each time takes as long as visiting some tens of numbers.
     static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
     ARCH.dispatch(f)
 }
 
-/// The numbers of an array in row-major order.
+/// Returns the numbers of an array in row-major order.
 pub fn row_major<D: Dimension>(array: ArrayView<'_, f64, D>) -> Cow<'_, [f64]> {
     match array.to_slice() {
         Some(numbers) => Cow::Borrowed(numbers),
@@ -106,14 +97,13 @@ pub fn row_major<D: Dimension>(array: ArrayView<'_, f64, D>) -> Cow<'_, [f64]> {
     }
 }
 
-/// Whether it holds for all of the numbers. None waits for the one before.
+/// Whether `holds` is true for all numbers. No step waits for the one before.
 pub fn all(numbers: &[f64], holds: impl Fn(f64) -> bool) -> bool {
     numbers.iter().fold(true, |all, &v| all & holds(v))
 }
 
-/// Folds what the slices have at each place, all of one length, into eight numbers side by side,
-/// because one alone waits for each step. Which place goes to which number is the same on every
-/// machine.
+/// Folds the values at each place of the slices, all of one length, into eight numbers side by side, because a single
+/// one waits for each step. The assignment of places to numbers is the same on every machine.
 #[inline(always)]
 pub(crate) fn side_by_side<T: Copy, const N: usize>(
     slices: [&[T]; N],
@@ -135,18 +125,16 @@ pub(crate) fn side_by_side<T: Copy, const N: usize>(
     folded
 }
 
-/// The sum of the terms that `term` makes of what the slices have at each place, eight side by
-/// side, in the same order on every machine.
+/// Returns the sum of `term` over the places of the slices, eight side by side, in the same order on every machine.
 #[inline(always)]
 pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) -> f64) -> f64 {
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 
-/// Of rows with fewer numbers, vector instructions would leave over the most.
+/// Vector instructions leave most of a shorter row over.
 const SHORT_ROW: usize = 16;
 
-/// Calls `f`, which goes through a row of so many numbers: with the machine's vector instructions,
-/// unless it is short.
+/// Calls `f`, which visits a row of `len` numbers, with the machine's vector instructions unless the row is short.
 #[inline(always)]
 pub(crate) fn for_a_row<R>(len: usize, f: impl FnOnce() -> R) -> R {
     if len < SHORT_ROW { f() } else { vectorised(f) }
@@ -177,14 +165,13 @@ impl LogProduct {
         }
     }
 
-    /// Multiplies with the numbers of a row.
     #[inline]
     pub fn multiply_all<T: Copy + Into<f64>>(&mut self, row: &[T]) {
         if row.len() < SHORT_ROW {
             row.iter().for_each(|v| self.multiply((*v).into()));
             return;
         }
-        // Of so many numbers, each of the eight products of mantissas is below 2^64.
+        // Each of the eight products of mantissas stays below 2^64.
         for numbers in row.chunks(64 * 8) {
             let mantissas = side_by_side([numbers], 1.0, |product, [v]| product * split(v.into()).0);
             self.exponent += numbers.iter().map(|v| split((*v).into()).1).sum::<i64>();
@@ -205,16 +192,15 @@ fn split(v: f64) -> (f64, i64) {
     (f64::from_bits(bits & FRACTION | 1f64.to_bits()), (bits >> 52) as i64 - 1023)
 }
 
-/// Calls `f` on a thread of rayon's pool, if it goes through so many numbers that it divides them
-/// between threads more than once. What is divided outside the pool is handed over to it and back
-/// each time, which takes some ten microseconds; and its threads fall asleep in between.
+/// Calls `f` on a thread of rayon's pool, if the pool will divide its `numbers` numbers more than once. Outside the
+/// pool each division costs some ten microseconds of hand-over, and the threads fall asleep in between.
 pub fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
     let interrupt = Interrupt::current();
     if numbers > 3 << 12 { rayon::scope(|_| interrupt.install(f)) } else { f() }
 }
 
-/// Calls `f` for each row of `a` and what `b` has at its index, a row or a matrix, on several
-/// threads where that is worth while. Gives the error of the first row that has one.
+/// Calls `f` for each row of `a` and the part of `b` at its index, a row or a matrix, on several threads if worthwhile.
+/// Returns the error of the first row with one.
 pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync, E: Send>(
     a: &mut Array2<f64>,
     b: &mut Array<f64, D>,
@@ -226,21 +212,20 @@ pub(crate) fn try_for_each_row<D: RemoveAxis<Smaller: Send + Sync> + Send + Sync
     map_rows(rows, at_once, |(c, (a, b))| f(c, a, b)).into_iter().collect()
 }
 
-/// The inverse (D, D) of a symmetric positive definite matrix; symmetric to the bit. Errors as
-/// `precision_cholesky`.
+/// Returns the exactly symmetric inverse (D, D) of a positive definite matrix. Errors as `precision_cholesky`.
 pub fn inverse(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let u = precision_cholesky(matrix)?;
     Ok(gram(u.view()))
 }
 
-/// U·Uᵀ for an upper triangular U (D, D); symmetric to the bit.
+/// Returns U·Uᵀ for an upper triangular U (D, D), exactly symmetric.
 pub(crate) fn gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let mut product = lower_gram(u);
     mirror(product.as_slice_mut().unwrap_or_default(), u.nrows());
     product
 }
 
-/// tr(S·U·Uᵀ) for a symmetric S, of which the lower triangle is read, and an upper triangular U.
+/// Returns tr(S·U·Uᵀ) for a symmetric S (lower triangle read) and an upper triangular U.
 pub fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
     let (d, product, s) = (u.nrows(), lower_gram(u), row_major(s));
     let rows = product.as_slice().unwrap_or_default().chunks_exact(d).zip(s.chunks_exact(d)).enumerate();
@@ -250,7 +235,7 @@ pub fn trace_of_product(s: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>) -> f64 {
     )
 }
 
-/// |Uᵀx|² for an upper triangular U.
+/// Returns |Uᵀx|² for an upper triangular U.
 pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
     let (d, u) = (x.len(), row_major(u));
     let mut product = vec![0.0; d];
@@ -265,9 +250,8 @@ pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
     )
 }
 
-/// The least |A − B·Q|² over the orthogonal Q, for square matrices: with the singular vectors of
-/// Bᵀ·A = U·S·Vᵀ it is that of Q = U·Vᵀ (Schönemann 1966). None where the singular values are not
-/// found, as of matrices with numbers that are not finite.
+/// Returns the least |A − B·Q|² over orthogonal Q, for square matrices: with the singular value decomposition Bᵀ·A =
+/// U·S·Vᵀ, that of Q = U·Vᵀ (Schönemann 1966). `None` if the decomposition fails, as for numbers that are not finite.
 pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) -> Option<f64> {
     let d = a.nrows();
     let product = b.t().dot(a);
@@ -277,7 +261,7 @@ pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) 
     Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
 }
 
-/// The lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
+/// Returns the lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
 fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let d = u.nrows();
     let u = u.as_standard_layout();
@@ -290,33 +274,33 @@ fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     product
 }
 
-/// Makes a matrix of D rows symmetric, of its lower triangle.
+/// Copies the lower triangle of a matrix of D rows to the upper one.
 pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
     for first in (0..d).step_by(STRIP) {
         for i in first + 1..d {
             let (above, row) = matrix.split_at_mut(i * d);
-            // The entries of column i, a row after the other.
+            // The entries of column i, row by row.
             let column = above[first * d + i..].iter_mut().step_by(d);
             column.zip(&row[first..i.min(first + STRIP)]).for_each(|(to, v)| *to = *v);
         }
     }
 }
 
-/// Lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
+/// Returns the lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
 pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = matrix.nrows();
     let lower = factor_or_pivot(matrix)?;
-    // What the factorisation leaves above the diagonal is not zero everywhere.
+    // The factorisation leaves numbers above the diagonal.
     Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[j * d + i] } else { 0.0 }))
 }
 
-/// As [`cholesky`], column by column.
+/// As [`cholesky`], in column-major order.
 fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
     let d = matrix.nrows();
     match factor(matrix) {
         Some(lower) => Ok(lower),
         None => {
-            // A leading minor that fails makes every larger one fail: bisect for the first.
+            // If a leading minor fails, every larger one does: bisect for the first.
             let (mut good, mut bad) = (0, d);
             while bad - good > 1 {
                 let middle = (good + bad) / 2;
@@ -331,7 +315,7 @@ fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
     }
 }
 
-/// Lower factor (D, D), column by column, if every pivot stands clear of rounding.
+/// Returns the lower factor (D, D) in column-major order, if every pivot is clear of rounding noise.
 fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
     let d = matrix.nrows();
     let mut lower = transposed_triangle(matrix);
@@ -346,7 +330,7 @@ fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
     sound.then_some(lower)
 }
 
-/// The lower triangle of a matrix (D, D), column by column; zeros above.
+/// Returns the lower triangle of a matrix (D, D) in column-major order; zeros above.
 fn transposed_triangle(matrix: ArrayView2<'_, f64>) -> Vec<f64> {
     let d = matrix.nrows();
     let matrix = matrix.as_standard_layout();
@@ -373,7 +357,6 @@ mod tests {
         assert_eq!((u[[1, 0]], u[[2, 0]], u[[2, 1]]), (0.0, 0.0, 0.0));
         let unit = u.t().dot(&s).dot(&u);
         for ((i, j), v) in unit.indexed_iter() {
-            // A few roundings of numbers near one.
             assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
         }
         let unit = inverse(s.view()).unwrap().dot(&s);
@@ -382,8 +365,7 @@ mod tests {
         }
     }
 
-    /// Of every length around whole eights; the numbers are small integers, whose sums are exact in
-    /// any order.
+    /// Every length around multiples of eight; sums of small integers are exact in any order.
     #[test]
     fn sums_take_each_place_once() {
         let (a, b): (Vec<f64>, Vec<f64>) = (1..=30).map(|i| (f64::from(i), f64::from(i * i))).unzip();
@@ -395,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Of small integers, whose sums are exact in any order, at sizes around whole eights.
+    /// Sizes around multiples of eight; sums of small integers are exact in any order.
     #[test]
     fn traces_and_lengths_are_those_of_the_products() {
         for d in [1, 2, 7, 8, 9, 21] {
@@ -409,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Also where the product itself leaves the range of float64.
+    /// Also for products beyond the range of float64.
     #[test]
     fn the_logarithm_of_a_product_is_the_sum_of_logarithms() {
         for len in [0, 1, 15, 16, 600, 1500] {
@@ -424,7 +406,7 @@ mod tests {
 
     #[test]
     fn the_failing_pivot_is_named() {
-        // Feature 2 is the sum of the two before it; feature 3 is fine.
+        // Feature 2 is the sum of features 0 and 1; feature 3 is independent.
         let s = array![[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
         assert_eq!(precision_cholesky(s.view()).unwrap_err(), 2);
         assert_eq!(precision_cholesky(array![[0.0]].view()).unwrap_err(), 0);

@@ -1,59 +1,52 @@
-//! What a mixture says about some of the features alone, and about the others given those: for
-//! samples with missing values.
+//! The distribution of some features alone, and of the others given those, for samples with missing values.
 //!
-//! With the observed features o and the missing ones m of a component N(μ, Σ): x_o is distributed
-//! as N(μ_o, Σ_oo), and x_m given x_o as N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and
-//! C = Σ_mm − B Σ_om (Little and Rubin, Statistical Analysis with Missing Data, chapter 11;
-//! Ghahramani and Jordan 1994 for mixtures).
+//! Split the features of a component N(μ, Σ) into observed o and missing m: x_o has the distribution N(μ_o, Σ_oo), and
+//! x_m given x_o has N(μ_m + B·(x_o − μ_o), C) with B = Σ_mo Σ_oo⁻¹ and C = Σ_mm − B Σ_om (Little and Rubin,
+//! Statistical Analysis with Missing Data, chapter 11; Ghahramani and Jordan 1994 for mixtures).
 use crate::error::Result;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
 
-/// The distribution of the observed features under a mixture.
 #[derive(Debug)]
 pub(crate) struct Marginal {
-    /// The columns that are observed, and those that are missing, both ascending.
+    /// The observed and the missing columns, both ascending.
     pub observed: Vec<usize>,
     pub missing: Vec<usize>,
-    /// The mixture of the observed features, of which there is at least one.
+    /// The mixture of the observed features, at least one.
     pub mixture: Mixture,
 }
 
-/// How some features of one component depend on others: B and C of the missing and the observed ones.
+/// B and C of the missing features of a component given the observed ones.
 #[derive(Debug)]
 pub(crate) struct Dependence {
-    /// B (missing, observed); none for a component without covariances between features, where B is
-    /// zero.
+    /// B (missing, observed); `None` for types without covariances between features, where B is zero.
     pub slope: Option<Array2<f64>>,
     /// C (missing, missing).
     pub covariance: Array2<f64>,
 }
 
 impl Marginal {
-    /// Restricts a mixture to some of its features, at least one.
-    ///
-    /// # Errors
-    /// [`Error::NotPositiveDefinite`](crate::error::Error::NotPositiveDefinite) where rounding makes a
-    /// part of a nearly singular covariance singular.
+    /// Restricts a mixture to some of its features, at least one. Fails if rounding makes a part of a nearly
+    /// singular covariance singular.
     pub fn new(mixture: &Mixture, observed: &[usize]) -> Result<Self> {
         let missing: Vec<usize> = (0..mixture.n_features()).filter(|j| observed.binary_search(j).is_err()).collect();
         let part = if missing.is_empty() { mixture.clone() } else { restrict(mixture, observed)? };
         Ok(Self { observed: observed.to_vec(), missing, mixture: part })
     }
 
-    /// How the missing features of each component of `mixture`, from which this was made, depend on
-    /// the observed ones; one for all components where the covariance is tied.
+    /// Returns the dependence of each component's missing features on the observed ones (one for all if tied).
+    /// `mixture` is the one this was made from.
     pub fn dependences(&self, mixture: &Mixture) -> Vec<Dependence> {
         dependences(mixture, &self.mixture, &self.observed, &self.missing)
     }
 }
 
-/// How the features `wanted` of each component of a mixture depend on those `given`, of which `marginal`
-/// is the mixture; one for all components where the covariance is tied.
+/// Returns the dependence of each component's features `wanted` on those `given` (one for all if tied). `marginal` is
+/// the mixture of the features `given`.
 pub(crate) fn dependences(mixture: &Mixture, marginal: &Mixture, given: &[usize], wanted: &[usize]) -> Vec<Dependence> {
     let with_matrix = |sigma: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>| {
-        // Σ_oo⁻¹ = U·Uᵀ, so that B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
+        // Σ_oo⁻¹ = U·Uᵀ, so B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
         let w = block(sigma, wanted, given).dot(&u);
         let covariance = block(sigma, wanted, wanted) - w.dot(&w.t());
         Dependence { slope: Some(w.dot(&u.t())), covariance }
@@ -82,8 +75,7 @@ impl Dependence {
     }
 }
 
-/// The mixture of some of the features, at least one, in the order given. Errors as
-/// [`Marginal::new`].
+/// Returns the mixture of some features, at least one, in the given order. Errors as [`Marginal::new`].
 pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture> {
     let (k, d) = (mixture.n_components(), features.len());
     let covariances = match mixture.covariances() {
@@ -103,19 +95,17 @@ pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture>
     Ok(parts.with_weights_of(mixture))
 }
 
-/// Some rows and columns of a matrix.
+/// Returns some rows and columns of a matrix.
 pub fn block(matrix: ArrayView2<'_, f64>, rows: &[usize], columns: &[usize]) -> Array2<f64> {
     Array2::from_shape_fn((rows.len(), columns.len()), |(i, j)| matrix[[rows[i], columns[j]]])
 }
 
-/// The columns in which a sample has a value.
+/// Returns the columns in which a sample has a value.
 pub fn observed(x: ArrayView1<'_, f64>) -> Vec<usize> {
     x.iter().enumerate().filter(|(_, v)| !v.is_nan()).map(|(j, _)| j).collect()
 }
 
-/// Fills in what is missing in one sample after the other, sample by sample in float64. What it
-/// takes from the mixture it takes once for samples that follow each other and have the same values
-/// missing.
+/// Fills in missing values sample by sample in float64. Consecutive samples that miss the same values share work.
 pub(crate) struct Completion<'a> {
     mixture: &'a Mixture,
     columns: Option<Vec<usize>>,
@@ -127,10 +117,7 @@ impl<'a> Completion<'a> {
         Self { mixture, columns: None, parts: None }
     }
 
-    /// Prepares for samples in which the same values are missing as in `x` (D,).
-    ///
-    /// # Errors
-    /// As [`Marginal::new`].
+    /// Prepares for samples that miss the same values as `x` (D,). Errors as [`Marginal::new`].
     pub fn prepare(&mut self, x: ArrayView1<'_, f64>) -> Result<()> {
         let columns = observed(x);
         if self.columns.as_ref() != Some(&columns) {
@@ -147,8 +134,7 @@ impl<'a> Completion<'a> {
         Ok(())
     }
 
-    /// Writes into `out` (D,) the values of the sample, and for those that are missing their means
-    /// under component `c`.
+    /// Writes the values of the sample into `out` (D,), with missing ones replaced by their means under component `c`.
     pub fn fill(&self, c: usize, x: ArrayView1<'_, f64>, out: &mut [f64]) {
         let means = self.mixture.means();
         let mean = means.row(c);
@@ -165,8 +151,7 @@ impl<'a> Completion<'a> {
         marginal.missing.iter().zip(filled).for_each(|(&j, v)| out[j] = v);
     }
 
-    /// The columns that are missing, and their covariance (missing, missing) under component `c`
-    /// given what is observed.
+    /// Returns the missing columns, and their covariance under component `c` given the observed values.
     pub fn covariance(&self, c: usize) -> (Vec<usize>, Array2<f64>) {
         match &self.parts {
             Some((marginal, dependences)) => {

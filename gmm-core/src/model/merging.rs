@@ -1,4 +1,4 @@
-//! Components put together to their common moments.
+//! Merging of components to their common moments.
 use super::linalg;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -9,30 +9,29 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
 impl Mixture {
-    /// A mixture of `n_components` components, and a bound of what is lost: the Kullback–Leibler
-    /// divergence of the result from this mixture, in nats, is at most the bound.
+    /// Returns a mixture of `n_components` components and a bound of the loss: the Kullback–Leibler divergence of the
+    /// result from this mixture, in nats, is at most the bound.
     ///
-    /// Two components after the other are merged to their common weight, mean and covariance, always
-    /// those with the least bound ½ [(πₐ + πᵦ) ln|Σₐᵦ| − πₐ ln|Σₐ| − πᵦ ln|Σᵦ|], where Σₐᵦ is the
-    /// covariance of the two together; the bounds add up (Runnalls 2007). With tied covariances, where
-    /// a merger widens all components, it is ½ (ln|Σ'| − ln|Σ|).
+    /// Merges the pair with the least bound ½ [(πₐ + πᵦ) ln|Σₐᵦ| − πₐ ln|Σₐ| − πᵦ ln|Σᵦ|] to its common weight, mean
+    /// and covariance Σₐᵦ, and repeats; the bounds add up (Runnalls 2007). With tied covariances, where a merger widens
+    /// all components, the bound is ½ (ln|Σ'| − ln|Σ|).
     ///
-    /// The mean of the whole is kept; of its covariance what the type of the covariances can hold:
-    /// all of it (`full`, `tied`), the variances (`diag`) or their sum (`spherical`).
+    /// The overall mean is kept, and the part of the overall covariance that the type can hold: all (`full`, `tied`),
+    /// the variances (`diag`) or their sum (`spherical`).
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for no components, or more than there are; [`Error::Memory`].
+    /// [`Error::BadParameter`] for zero components, or more than the mixture has; [`Error::Memory`].
     pub fn reduce(&self, n_components: usize) -> Result<(Self, f64)> {
         let k = self.n_components();
         if n_components == 0 || n_components > k {
-            let remedy = "give a number from 1 to that of the components that there are";
+            let remedy = "give a number from 1 to the number of components";
             return Err(Error::BadParameter { name: "n_components", value: n_components.to_string(), remedy });
         }
         memory::check("the bounds of the pairs", &[k, k.div_ceil(2)], size_of::<f64>(), "reduce parts of it first")?;
         let interrupt = Interrupt::current();
         let (mut mixture, mut bound) = (self.clone(), 0.0);
         let tied = self.covariance_type() == CovarianceType::Tied;
-        // The bounds of the pairs a < b, b − a − 1 the number in a's row.
+        // Row a holds the bounds of the pairs a < b, at b − a − 1.
         let mut bounds: Vec<Vec<f64>> = Vec::new();
         while mixture.n_components() > n_components {
             let k = mixture.n_components();
@@ -66,7 +65,6 @@ impl Mixture {
     }
 }
 
-/// What merging components `a` and `b` loses at most, in nats.
 fn merging_bound(mixture: &Mixture, a: usize, b: usize) -> Result<f64> {
     let w = mixture.weights();
     let total = w[a] + w[b];
@@ -86,8 +84,7 @@ fn merging_bound(mixture: &Mixture, a: usize, b: usize) -> Result<f64> {
     }
 }
 
-/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, gives a
-/// mixture of the merged component only.
+/// Merges components `a` < `b` to their common moments, in the place of `a`. If `alone`, returns no other component.
 pub fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixture> {
     let weights = mixture.weights();
     let total = weights[a] + weights[b];
@@ -109,7 +106,7 @@ pub fn merge(mixture: &Mixture, a: usize, b: usize, alone: bool) -> Result<Mixtu
             new.index_axis_mut(Axis(0), at).assign(&(both + outer * spread));
             Covariances::Full(new)
         }
-        // The distance of the two means adds to the common matrix in proportion to their weight.
+        // The distance of the means adds to the common matrix in proportion to the pair's weight.
         Covariances::Tied(v) => Covariances::Tied(v + &(outer * (spread * if alone { 1.0 } else { total }))),
         Covariances::Diag(v) => {
             let mut new = v.select(Axis(0), &rows);

@@ -1,4 +1,4 @@
-//! The mixture and its parameters, checked once, on construction.
+//! The mixture, whose parameters are checked on construction.
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
 use crate::compensated::log_softmax;
@@ -6,20 +6,17 @@ use crate::error::{Error, Result};
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
-/// How far the sum of the weights may be from one. Weights rounded to float32 pass; the weights are
-/// evaluated as they are given, never rescaled.
+/// The largest deviation of the weights' sum from one. Weights rounded to float32 pass; weights are never rescaled.
 pub const WEIGHT_SUM_TOLERANCE: f64 = 1e-6;
 
-/// How far |Σᵢⱼ − Σⱼᵢ| may be from zero, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32
-/// passes; the lower triangle is then the one that counts.
+/// The largest |Σᵢⱼ − Σⱼᵢ|, in units of √(Σᵢᵢ·Σⱼⱼ). A product formed in float32 passes; its lower triangle counts.
 pub const SYMMETRY_TOLERANCE: f64 = 1e-6;
 
 /// A Gaussian mixture p(x) = Σₖ πₖ N(x; μₖ, Σₖ) with K components over D features.
 ///
-/// A value of this type is always usable: every parameter finite, every variance positive and
-/// normal (not denormal), every matrix symmetric (within [`SYMMETRY_TOLERANCE`]) and positive
-/// definite, weights not negative with sum one (within [`WEIGHT_SUM_TOLERANCE`]). A weight of zero
-/// is legal, its component contributes nothing.
+/// Every value is usable: every parameter finite, every variance positive and normal (not denormal), every matrix
+/// symmetric (within [`SYMMETRY_TOLERANCE`]) and positive definite, and the weights not negative with sum one (within
+/// [`WEIGHT_SUM_TOLERANCE`]). A weight of zero is legal; its component contributes nothing.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -30,10 +27,9 @@ pub struct Mixture {
     weights: Array1<f64>,
     means: Array2<f64>,
     covariances: Covariances,
-    /// The Cholesky factors of the precisions, for the types that have matrices.
+    /// The Cholesky factors of the precisions, for types with matrices.
     factor: Option<Covariances>,
-    /// The logarithms of the weights (K,), where some are too small for a number: such a weight is
-    /// then the smallest normal one.
+    /// The logarithms of the weights (K,), if some are too small: those weights hold the smallest normal number.
     log_weights: Option<Array1<f64>>,
 }
 
@@ -41,9 +37,9 @@ impl Mixture {
     /// Checks the parameters: `weights` (K,), `means` (K, D), `covariances` in their type's shape.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] (also for K or D zero), [`Error::BadComponent`] (not finite, a
-    /// negative weight, a variance that is zero, negative or denormal), [`Error::WeightSum`],
-    /// [`Error::NotSymmetric`], [`Error::NotPositiveDefinite`].
+    /// [`Error::ShapeMismatch`] (also for K or D zero), [`Error::BadComponent`] (not finite, a negative weight, a
+    /// variance that is zero, negative or denormal), [`Error::WeightSum`], [`Error::NotSymmetric`],
+    /// [`Error::NotPositiveDefinite`].
     pub fn new(weights: Array1<f64>, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         check_weights_and_means(&weights, &means)?;
@@ -64,12 +60,10 @@ impl Mixture {
         }
     }
 
-    /// From precisions (inverse covariances) in their type's shape, as scikit-learn's
-    /// `precisions_init`.
+    /// Builds a mixture from precisions in their type's shape, as scikit-learn's `precisions_init`.
     ///
     /// # Errors
-    /// As [`new`](Self::new); an error about a matrix is then about the precision, or about the
-    /// covariance that is its inverse.
+    /// As [`new`](Self::new); an error about a matrix concerns the precision or its inverse.
     pub fn from_precisions(weights: Array1<f64>, means: Array2<f64>, precisions: Covariances) -> Result<Self> {
         let (k, d) = means.dim();
         precisions.check_shape("precisions", k, d)?;
@@ -94,8 +88,7 @@ impl Mixture {
         Self::new(weights, means, covariances)
     }
 
-    /// Puts together parameters whose covariances were checked; `factor` comes from
-    /// `Covariances::factorise`.
+    /// Builds a mixture from checked covariances and the `factor` that `Covariances::factorise` returned for them.
     pub fn from_parts(
         weights: Array1<f64>,
         means: Array2<f64>,
@@ -106,12 +99,8 @@ impl Mixture {
         Ok(Self { weights, means, covariances, factor, log_weights: None })
     }
 
-    /// With other weights, whose logarithms (K,) are given up to a constant; also gives that: the
-    /// logarithm of what the given weights sum to.
-    ///
-    /// # Errors
-    /// [`Error::BadComponent`] for a logarithm that is not a number or +∞, or if all are −∞;
-    /// [`Error::ShapeMismatch`].
+    /// Replaces the weights by normalised ones, given their logarithms (K,) up to a constant; also returns the
+    /// logarithm of the sum of the given weights. Fails for NaN or +∞, if all are −∞, and for a wrong number.
     pub(crate) fn with_log_weights(mut self, mut log_weights: Array1<f64>) -> Result<(Self, f64)> {
         let k = self.n_components();
         if log_weights.len() != k {
@@ -121,7 +110,7 @@ impl Mixture {
         let any = log_weights.iter().any(|v| *v > f64::NEG_INFINITY);
         let usable = |v: f64| v < f64::INFINITY && any;
         if let Some((component, &value)) = log_weights.iter().enumerate().find(|(_, v)| !usable(**v)) {
-            let remedy = "they must be numbers, and one of them finite";
+            let remedy = "NaN and +∞ are not allowed, and one must be finite";
             return Err(bad_component("logarithm of the weight".into(), component, value, remedy));
         }
         let total = log_softmax(log_weights.as_slice_mut().unwrap_or_default());
@@ -132,14 +121,12 @@ impl Mixture {
         Ok((self, total))
     }
 
-    /// The same weights for components of other covariances and means.
     pub(crate) fn with_weights_of(mut self, other: &Self) -> Self {
         self.log_weights.clone_from(&other.log_weights);
         self.weights.clone_from(&other.weights);
         self
     }
 
-    /// The same mixture with its components in another order, a permutation.
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
         Self {
             weights: self.weights.select(Axis(0), order),
@@ -150,18 +137,17 @@ impl Mixture {
         }
     }
 
-    /// The logarithm of a component's weight; −∞ where that is zero.
+    /// Returns the logarithm of a component's weight; −∞ for a weight of zero.
     pub(crate) fn log_weight(&self, c: usize) -> f64 {
         self.log_weights.as_ref().map_or_else(|| self.weights[c].ln(), |v| v[c])
     }
 
-    /// log₂ of a component's weight; −∞ where that is zero.
+    /// Returns log₂ of a component's weight; −∞ for a weight of zero.
     pub fn log2_weight(&self, c: usize) -> f64 {
         self.log_weights.as_ref().map_or_else(|| self.weights[c].log2(), |v| v[c] * std::f64::consts::LOG2_E)
     }
 
-    /// Takes the covariance of component `c` (that of all, if it is tied) from `other`, which has
-    /// the same shape.
+    /// Copies the covariance of component `c` (or the tied one) from `other`, which has the same shape.
     pub(crate) fn copy_covariance(&mut self, c: usize, other: &Self) {
         self.covariances.copy_component(c, &other.covariances);
         if let (Some(factor), Some(other)) = (&mut self.factor, &other.factor) {
@@ -169,51 +155,49 @@ impl Mixture {
         }
     }
 
-    /// K, the number of components.
+    /// Returns K, the number of components.
     pub fn n_components(&self) -> usize {
         self.means.nrows()
     }
 
-    /// D, the number of features.
+    /// Returns D, the number of features.
     pub fn n_features(&self) -> usize {
         self.means.ncols()
     }
 
-    /// How many numbers are gone through where each component's covariance is.
+    /// Returns the number of numbers a pass over all components' covariances visits.
     pub fn n_numbers(&self) -> usize {
         let (k, d) = self.means.dim();
         k * d * if self.covariance_type().has_matrices() { d } else { 1 }
     }
 
-    /// Weights π (K,).
+    /// Returns the weights π (K,).
     pub fn weights(&self) -> ArrayView1<'_, f64> {
         self.weights.view()
     }
 
-    /// The means of all components after each other (K·D,), by which adapted mixtures are compared
-    /// (Campbell, Sturim and Reynolds 2006).
+    /// Returns all means in one vector (K·D,), to compare adapted mixtures (Campbell, Sturim and Reynolds 2006).
     pub fn supervector(&self) -> Array1<f64> {
         self.means.iter().copied().collect()
     }
 
-    /// Means μ (K, D).
+    /// Returns the means μ (K, D).
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.means.view()
     }
 
-    /// Covariances in their type's shape.
+    /// Returns the covariances in their type's shape.
     pub fn covariances(&self) -> &Covariances {
         &self.covariances
     }
 
-    /// The type of the covariances.
+    /// Returns the covariance type.
     pub fn covariance_type(&self) -> CovarianceType {
         self.covariances.covariance_type()
     }
 
-    /// scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices
-    /// U with Σ⁻¹ = U·Uᵀ (`full`, `tied`; computed once, on construction), or 1/σ (`diag`,
-    /// `spherical`).
+    /// Returns scikit-learn's `precisions_cholesky_`, in the covariances' shape: upper triangular matrices U with Σ⁻¹ =
+    /// U·Uᵀ (`full`, `tied`; computed once, on construction), or 1/σ (`diag`, `spherical`).
     pub fn precisions_cholesky(&self) -> Cow<'_, Covariances> {
         match &self.factor {
             Some(factor) => Cow::Borrowed(factor),
@@ -225,12 +209,12 @@ impl Mixture {
         }
     }
 
-    /// The Cholesky factors of the precisions where the type has matrices (`full`, `tied`).
+    /// Returns the Cholesky factors of the precisions, for types with matrices (`full`, `tied`).
     pub fn factor(&self) -> Option<&Covariances> {
         self.factor.as_ref()
     }
 
-    /// The Cholesky factor (D, D) of a component's precision, where the type has matrices.
+    /// Returns the Cholesky factor (D, D) of a component's precision, for types with matrices.
     pub fn factor_of(&self, c: usize) -> Option<ArrayView2<'_, f64>> {
         match self.factor.as_ref()? {
             Covariances::Full(u) => Some(u.index_axis(Axis(0), c)),
@@ -239,7 +223,7 @@ impl Mixture {
         }
     }
 
-    /// ln |Σ| of a component.
+    /// Returns ln |Σ| of a component.
     pub fn log_det(&self, c: usize) -> f64 {
         match self.factor_of(c) {
             Some(u) => -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>(),
@@ -247,7 +231,7 @@ impl Mixture {
         }
     }
 
-    /// scikit-learn's `precisions_`: Σ⁻¹ in the covariances' shape.
+    /// Returns scikit-learn's `precisions_`: Σ⁻¹ in the covariances' shape.
     pub fn precisions(&self) -> Covariances {
         match &self.factor {
             Some(Covariances::Full(u)) => {
@@ -266,7 +250,7 @@ impl Mixture {
         }
     }
 
-    /// The number of free parameters: of the covariances, of the means, and K − 1 weights.
+    /// Returns the number of free parameters: covariances, means, and K − 1 weights.
     pub fn n_parameters(&self) -> usize {
         let (k, d) = self.means.dim();
         let covariances = match self.covariance_type() {
@@ -278,7 +262,7 @@ impl Mixture {
         covariances + k * d + k - 1
     }
 
-    /// The variance of component `k` along feature `j`: the marginal one, if the type has matrices.
+    /// Returns the (marginal) variance of component `k` along feature `j`.
     ///
     /// # Panics
     /// If there is no such component or feature.
@@ -315,7 +299,6 @@ fn check_weights_and_means(weights: &Array1<f64>, means: &Array2<f64>) -> Result
     }
 }
 
-/// Checks that a matrix is finite and symmetric.
 pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usize>) -> Result<()> {
     if let Some(((i, j), &value)) = matrix.indexed_iter().find(|(_, v)| !v.is_finite()) {
         let what = format!("covariance at row {i}, column {j}");
@@ -338,7 +321,7 @@ mod serialised {
     use super::{Covariances, Error, Mixture, Result};
     use ndarray::{Array1, Array2};
 
-    /// What a mixture is serialised as: its parameters, without what is computed from them.
+    /// The serialised form of a mixture: its parameters, without values computed from them.
     #[derive(serde::Serialize, serde::Deserialize)]
     pub(super) struct Parts {
         weights: Array1<f64>,

@@ -1,5 +1,4 @@
-//! Mixtures: their parameters, checked once; densities; their parts, distances and products; drawing
-//! samples.
+//! Mixtures: checked parameters, densities, parts, distances, products, and drawn samples.
 pub mod conditional;
 pub mod covariances;
 pub mod density;

@@ -1,4 +1,4 @@
-//! Mixtures of one feature: the distribution function, quantiles, and intervals of highest density.
+//! Mixtures of one feature: distribution function, quantiles, and intervals of highest density.
 use crate::compensated::{log_softmax, log_sum_exp};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -11,12 +11,10 @@ use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2, TAU};
 
 /// # One feature
 ///
-/// These are of a mixture of one feature: of more, take a [`marginal`](Self::marginal) first.
+/// These methods need a mixture of one feature: take a [`marginal`](Self::marginal) first. They return
+/// [`Error::BadParameter`] for several features, and for a bad argument.
 impl Mixture {
-    /// The probability that a sample is at most `x`, with all its digits also far below the means.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, and where `x` is not a number.
+    /// Returns the probability that a sample is at most `x`, with full relative precision in the lower tail.
     pub fn cdf(&self, x: f64) -> Result<f64> {
         if x.is_nan() {
             return Err(Error::BadParameter { name: "x", value: "NaN".into(), remedy: "give a number" });
@@ -24,10 +22,7 @@ impl Mixture {
         Ok(Line::new(self)?.below(x).min(1.0))
     }
 
-    /// The value that a sample is below with the probability `p`: infinite for 0 and 1.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or a `p` that is not from 0 to 1.
+    /// Returns the value that a sample is below with probability `p`, from 0 to 1; infinite at both ends.
     pub fn quantile(&self, p: f64) -> Result<f64> {
         let line = Line::new(self)?;
         match p {
@@ -40,8 +35,8 @@ impl Mixture {
         }
     }
 
-    /// The region of highest density that has the probability `level`: of all regions of that
-    /// probability it is the shortest (Hyndman 1996).
+    /// Returns the region of highest density with the probability `level`, between 0 and 1: the shortest one of that
+    /// probability (Hyndman 1996).
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture};
@@ -52,10 +47,6 @@ impl Mixture {
     /// assert!(region.intervals.len() == 2 && (region.intervals[1][0] - (9.0 - 1.96)).abs() < 1e-4);
     /// # Ok::<(), gmm_host::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or a `level` that is not above 0
-    /// and below 1.
     pub fn hdr(&self, level: f64) -> Result<Region> {
         let line = Line::new(self)?;
         if !(level > 0.0 && level < 1.0) {
@@ -65,12 +56,11 @@ impl Mixture {
         Ok(line.region(level))
     }
 
-    /// The density and the distribution function at `n_points` places, evenly from the quantile at
-    /// 0.001 to that at 0.999: what a plot shows.
+    /// Returns the density and the distribution function at `n_points` equally spaced points from the 0.001 to the
+    /// 0.999 quantile, for a plot.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a mixture of several features, or fewer than two places;
-    /// [`Error::Memory`].
+    /// [`Error::BadParameter`] for fewer than two points; [`Error::Memory`].
     pub fn on_axis(&self, n_points: usize) -> Result<OnAxis> {
         let (line, k) = (Line::new(self)?, self.n_components());
         if n_points < 2 {
@@ -95,20 +85,20 @@ impl Mixture {
 pub struct Region {
     /// Its intervals (from, to), ascending.
     pub intervals: Vec<[f64; 2]>,
-    /// The density at all of their ends: it is higher inside, and lower outside.
+    /// The density at every end: it is higher inside and lower outside.
     pub density: f64,
 }
 
-/// A mixture of one feature at places along its axis.
+/// A mixture of one feature at points along its axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnAxis {
-    /// The places (N,), ascending.
+    /// The points (N,), ascending.
     pub x: Array1<f64>,
     /// The density (N,).
     pub density: Array1<f64>,
-    /// The probability (N,) of what is at most x.
+    /// The probability (N,) of a sample at most x.
     pub cdf: Array1<f64>,
-    /// What each component has of the density (N, K).
+    /// The part of each component in the density (N, K).
     pub components: Array2<f64>,
 }
 
@@ -125,23 +115,23 @@ impl Part {
         (x - self.mean) / self.deviation
     }
 
-    /// The n-th derivative of its part of the density, in a unit of length that is given, and but for
-    /// √2π, is that of exp(−z²/2) times the exponential of this.
+    /// Returns ln a: in the unit of length `unit` and without 1/√2π, the n-th derivative of the component's density is
+    /// a times that of exp(−z²/2).
     fn log_height(&self, unit: f64, n: usize) -> f64 {
         self.log_weight - (n as f64 + 1.0) * (self.deviation / unit).ln()
     }
 
-    /// The z from `a` to `b` at which its n-th derivative can be least or most there.
+    /// Returns the z in [`a`, `b`] where the n-th derivative can be least or most.
     fn places(&self, n: usize, a: f64, b: f64) -> impl Iterator<Item = f64> {
         let (from, to) = (self.z(a), self.z(b));
         [from, to].into_iter().chain(EXTREMA[n].iter().copied().filter(move |z| *z > from && *z < to))
     }
 }
 
-/// The components of a mixture of one feature, with weights whose sum is one.
+/// The components of a mixture of one feature, with weights of sum one.
 struct Line {
     parts: Vec<Part>,
-    /// The least standard deviation, the scale of what is far below all others.
+    /// The least standard deviation, the unit of length.
     scale: f64,
 }
 
@@ -150,7 +140,7 @@ impl Line {
         Interrupt::current().check()?;
         let (k, d) = mixture.means().dim();
         if d != 1 {
-            let remedy = "this is of a mixture of one feature; take the marginal of a feature first";
+            let remedy = "this needs a mixture of one feature; take the marginal of a feature first";
             return Err(Error::BadParameter { name: "the number of features", value: d.to_string(), remedy });
         }
         let mut log_weights: Vec<f64> = (0..k).map(|c| mixture.log_weight(c)).collect();
@@ -174,7 +164,7 @@ impl Line {
         self.parts.iter().map(|part| 0.5 * part.weight * erfc(part.z(x) * FRAC_1_SQRT_2)).sum()
     }
 
-    /// The probability from `a` to `b`, as a difference of the tails that are the smaller ones.
+    /// Returns the probability from `a` to `b`, as a difference of the smaller tails.
     fn between(&self, [a, b]: [f64; 2]) -> f64 {
         let one = |part: &Part| {
             let (a, b) = (part.z(a) * FRAC_1_SQRT_2, part.z(b) * FRAC_1_SQRT_2);
@@ -188,8 +178,7 @@ impl Line {
         self.parts.iter().map(one).sum()
     }
 
-    /// The quantile lies between those of the components. It is sought by the logarithm of the
-    /// smaller tail.
+    /// Searches by the logarithm of the smaller tail, between the quantiles of the components.
     fn quantile(&self, p: f64) -> f64 {
         let (lower, tail) = (p <= 0.5, p.min(1.0 - p));
         let z = SQRT_2 * erfc_inv(2.0 * tail) * if lower { -1.0 } else { 1.0 };
@@ -197,7 +186,7 @@ impl Line {
             true => self.below(x).ln() - tail.ln(),
             false => tail.ln() - self.above(x).ln(),
         };
-        // Wider by more than the errors of `erfc_inv`.
+        // Wider than the errors of `erfc_inv`.
         let mut room = 1e-9 * (1.0 + z.abs());
         loop {
             let (low, high) = self.ends(z - room, z + room);
@@ -208,12 +197,11 @@ impl Line {
         }
     }
 
-    /// ln πₖ N(x; μₖ, σₖ²) of each part.
     fn log_terms(&self, x: f64) -> impl Iterator<Item = f64> {
         self.parts.iter().map(move |part| part.log_height(self.scale, 0) - 0.5 * part.z(x).powi(2) - self.log_unit())
     }
 
-    /// The logarithm of what turns a density per least deviation, but for √2π, into one.
+    /// Returns the logarithm that converts a density per least deviation without 1/√2π to the units of x.
     fn log_unit(&self) -> f64 {
         self.scale.ln() + 0.5 * TAU.ln()
     }
@@ -222,15 +210,14 @@ impl Line {
         log_sum_exp(&self.log_terms(x).collect::<Vec<_>>())
     }
 
-    /// The slope of the density at `x`, but for a positive factor.
+    /// Returns the slope of the density at `x`, up to a positive factor.
     fn slope(&self, x: f64) -> f64 {
         let largest = self.log_terms(x).fold(f64::NEG_INFINITY, f64::max);
         let terms = self.parts.iter().zip(self.log_terms(x));
         terms.map(|(part, log)| -part.z(x) * (self.scale / part.deviation) * (log - largest).exp()).sum()
     }
 
-    /// The sign of the n-th derivative of the density in all of [a, b]; zero where the least and the
-    /// most that each part can have there do not decide it.
+    /// Returns the sign of the n-th derivative in all of [a, b]; zero if the ranges of the parts do not decide it.
     fn sign(&self, n: usize, a: f64, b: f64) -> f64 {
         let ranges = self.parts.iter().map(|part| {
             let height = part.log_height(self.scale, n);
@@ -250,7 +237,7 @@ impl Line {
 
     fn taylor(&self, a: f64, b: f64) -> Taylor {
         let (middle, half) = (a + 0.5 * (b - a), 0.5 * (b - a) / self.scale);
-        // The largest of all terms is one, so that not all of them are too small for numbers.
+        // The largest term is scaled to one, so not all terms underflow.
         let top = |part: &Part| part.log_height(self.scale, 0) - 0.5 * 0f64.clamp(part.z(a), part.z(b)).powi(2);
         let largest = self.parts.iter().map(top).fold(f64::NEG_INFINITY, f64::max);
         let (mut slope, mut curvature, mut third, mut least) = (0.0, 0.0, 0.0, 0.0);
@@ -272,8 +259,8 @@ impl Line {
         }
     }
 
-    /// Points between which the density rises or falls, ascending: its maxima and minima, which lie
-    /// between the means, and points where it is [`FLAT`].
+    /// Returns points, ascending, between which the density rises or falls: its extrema, which lie between the means,
+    /// and points where it is [`FLAT`].
     fn turns(&self) -> Vec<f64> {
         let mut means: Vec<f64> = self.parts.iter().map(|part| part.mean).collect();
         means.sort_by(f64::total_cmp);
@@ -308,7 +295,7 @@ impl Line {
     fn region(&self, level: f64) -> Region {
         let points: Vec<(f64, f64)> = self.turns().into_iter().map(|x| (x, self.log_density(x))).collect();
         let top = points.iter().map(|(_, log_p)| *log_p).fold(f64::NEG_INFINITY, f64::max);
-        // What is missing of the probability, by the smaller side, which has the more digits.
+        // The missing probability, from the smaller side, which has more digits.
         let missing = |bound: f64| {
             let region = self.denser_than(bound, &points);
             match (level <= 0.5, region.first(), region.last()) {
@@ -328,10 +315,9 @@ impl Line {
         Region { intervals: self.denser_than(bound, &points), density: bound.exp() }
     }
 
-    /// The intervals in which the logarithm of the density is at least `bound`; `points` are those
-    /// between which it rises or falls, with its values there.
+    /// Returns the intervals of log densities of at least `bound`; `points` are `turns`, with their log densities.
     fn denser_than(&self, bound: f64, points: &[(f64, f64)]) -> Vec<[f64; 2]> {
-        // Beyond so many standard deviations of every component it is below the bound.
+        // Beyond this many standard deviations of every component, the density is below the bound.
         let z = (2.0 * (-self.log_unit() - bound)).max(0.0).sqrt() + 1.0;
         let (first, last) = self.ends(-z, z);
         let ends = [(first, f64::NEG_INFINITY), (last, f64::NEG_INFINITY)];
@@ -341,7 +327,7 @@ impl Line {
         crossings.collect::<Vec<_>>().as_chunks::<2>().0.to_vec()
     }
 
-    /// The least place of a part's z, and the largest of another.
+    /// Returns the least point at z = `low` and the largest at z = `high` over all parts.
     fn ends(&self, low: f64, high: f64) -> (f64, f64) {
         let least = self.parts.iter().map(|part| part.mean + part.deviation * low).fold(f64::INFINITY, f64::min);
         let most = self.parts.iter().map(|part| part.mean + part.deviation * high).fold(f64::NEG_INFINITY, f64::max);
@@ -349,25 +335,23 @@ impl Line {
     }
 }
 
-/// Where the density changes by no more than this fraction of itself, it is taken as rising or
-/// falling.
+/// A density that changes by at most this fraction of itself counts as rising or falling.
 const FLAT: f64 = 1e-12;
 
-/// What the Taylor polynomial around the middle of an interval, with its remainder, says there.
+/// The facts that the Taylor polynomial around the middle of an interval proves, with its remainder.
 struct Taylor {
-    /// The signs of the first and second derivatives; zero where they are not known.
+    /// The signs of the first and second derivatives; zero if unknown.
     slope: f64,
     curvature: f64,
-    /// Whether the density is [`FLAT`].
     flat: bool,
 }
 
-/// The sign of all numbers that differ by at most `change` from `v`; zero where they have both.
+/// Returns the sign of all numbers within `change` of `v`; zero if both occur.
 fn sign_within(v: f64, change: f64) -> f64 {
     if v.abs() > change { v.signum() } else { 0.0 }
 }
 
-/// The n-th derivative of exp(−z²/2), over that.
+/// Returns the n-th derivative of exp(−z²/2), divided by exp(−z²/2).
 fn derivative(n: usize, z: f64) -> f64 {
     match n {
         0 => 1.0,
@@ -377,7 +361,7 @@ fn derivative(n: usize, z: f64) -> f64 {
     }
 }
 
-/// Where the n-th derivative of exp(−z²/2) has its extrema: the zeros of the next one.
+/// The extrema of the n-th derivative of exp(−z²/2): the zeros of the next derivative.
 const EXTREMA: [&[f64]; 4] = [
     &[0.0],
     &[-1.0, 1.0],
@@ -385,7 +369,7 @@ const EXTREMA: [&[f64]; 4] = [
     &[-2.334_414_218_338_977, -0.741_963_784_302_725_8, 0.741_963_784_302_725_8, 2.334_414_218_338_977],
 ];
 
-/// A number by its sign and the logarithm of its size.
+/// A number as its sign and the logarithm of its size.
 #[derive(Clone, Copy)]
 struct Signed {
     sign: f64,
@@ -393,7 +377,6 @@ struct Signed {
 }
 
 impl Signed {
-    /// `factor`·exp(`log`)
     fn new(factor: f64, log: f64) -> Self {
         let log = factor.abs().ln() + log;
         Self { sign: factor.signum(), log: if log.is_nan() { f64::NEG_INFINITY } else { log } }
@@ -407,7 +390,7 @@ impl Signed {
         }
     }
 
-    /// The sign of a sum; zero where that may be rounding errors.
+    /// Returns the sign of a sum; zero if it may be rounding errors.
     fn sign_of_sum(terms: &[Self]) -> f64 {
         let largest = terms.iter().map(|term| term.log).fold(f64::NEG_INFINITY, f64::max);
         if largest == f64::NEG_INFINITY {
@@ -418,16 +401,15 @@ impl Signed {
     }
 }
 
-/// Where a function changes its sign between `a` and `b`, to the last digits of a number or of
-/// `scale`, by inverse quadratic interpolation and bisection (Chandrupatla 1997). Where it does not
-/// change its sign, one of the ends.
+/// Returns the zero of `f` between `a` and `b`, to the last digits of a number or of `scale`, by inverse quadratic
+/// interpolation and bisection (Chandrupatla 1997); one of the ends if `f` does not change its sign.
 fn root(f: impl Fn(f64) -> f64, mut a: f64, mut b: f64, scale: f64) -> f64 {
     let (mut fa, mut fb) = (f(a), f(b));
     if fa == 0.0 || fb == 0.0 || (fa > 0.0) == (fb > 0.0) {
         return if fa.abs() < fb.abs() { a } else { b };
     }
     let mut t = 0.5;
-    // Bisection alone would need some hundred steps.
+    // Bisection alone would need about a hundred steps.
     for _ in 0..300 {
         let x = a + t * (b - a);
         let fx = f(x);

@@ -1,4 +1,4 @@
-//! Components in an order that says something.
+//! Sorting of components.
 use crate::error::{Error, Result};
 use crate::model::mixture::Mixture;
 
@@ -9,13 +9,12 @@ pub enum Order {
     Weight,
     /// The component with the least mean of this feature first.
     Mean(usize),
-    /// The components of these numbers, which are all of them.
+    /// The components of these numbers, each exactly once.
     Permutation(Vec<usize>),
 }
 
 impl Mixture {
-    /// The same mixture with its components in another order. Those that are equal in what decides
-    /// stay as they are.
+    /// Returns the mixture with its components in another order. Ties keep their order.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Order};
@@ -29,7 +28,7 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchFeature`]; [`Error::BadParameter`] where the numbers are no permutation.
+    /// [`Error::NoSuchFeature`]; [`Error::BadParameter`] if the numbers are not a permutation.
     pub fn sorted(&self, order: &Order) -> Result<Self> {
         let mut numbers: Vec<usize> = (0..self.n_components()).collect();
         match order {

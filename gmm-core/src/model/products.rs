@@ -1,4 +1,4 @@
-//! Mixtures made of two or more: products of densities, and sums.
+//! Products and sums of mixtures.
 use super::gaussian::{Covariance, Gaussian};
 use super::linalg;
 use crate::error::{Error, Result};
@@ -9,16 +9,14 @@ use ndarray::{Array1, Array2, Array3, Axis};
 
 /// # Products and sums
 impl Mixture {
-    /// The normalised product p·q / ∫p·q of two densities, as of two independent opinions of the same
-    /// thing, and ln ∫p·q. It has a component for each pair (K·L), those of the first component of
-    /// this mixture first, with the precision Σ⁻¹ + T⁻¹. Its covariances are spherical, diagonal or
-    /// tied where both mixtures' are, and diagonal where one is spherical and one diagonal; otherwise
-    /// full.
+    /// Returns the normalised product p·q / ∫p·q of two densities, as of two independent opinions, and ln ∫p·q. The
+    /// product has a component for each pair (K·L), ordered by this mixture's component first, with the precision Σ⁻¹ +
+    /// T⁻¹. If both mixtures are spherical, diagonal or tied, so is the product; spherical with diagonal gives
+    /// diagonal; otherwise it is full.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the other mixture has another number of features,
-    /// [`Error::Memory`], [`Error::NotPositiveDefinite`], [`Error::BadParameter`] where the
-    /// mixtures are infinitely far from each other.
+    /// [`Error::ShapeMismatch`] if the numbers of features differ, [`Error::Memory`], [`Error::NotPositiveDefinite`],
+    /// [`Error::BadParameter`] if the mixtures are infinitely far from each other.
     pub fn product(&self, other: &Self) -> Result<(Self, f64)> {
         self.check_same_features(other)?;
         let (k, l, d) = (self.n_components(), other.n_components(), self.n_features());
@@ -50,7 +48,6 @@ impl Mixture {
         product.with_log_weights(log_weights)
     }
 
-    /// (Σ⁻¹ + T⁻¹)⁻¹ of a component of each mixture.
     fn inverse_of_sum(&self, i: usize, other: &Self, j: usize) -> Result<Array2<f64>> {
         let precision = |m: &Self, c| match m.factor_of(c) {
             Some(u) => Covariance::Matrix(linalg::gram(u)),
@@ -60,15 +57,13 @@ impl Mixture {
         linalg::inverse(sum.view()).map_err(|pivot| Error::NotPositiveDefinite { component: Some(i), pivot })
     }
 
-    /// The weighted sum Σ sᵢ pᵢ of mixtures: all their components, those of the first first. The
-    /// `weights` sᵢ are divided by their sum. The covariances are of the type that the mixtures have in
-    /// common, and diagonal where some are spherical and some diagonal; otherwise, and where tied ones
-    /// differ, full.
+    /// Returns the weighted sum Σ sᵢ pᵢ of mixtures, with all their components in order. The `weights` sᵢ are divided
+    /// by their sum. The covariances keep a type shared by all mixtures; a mix of spherical and diagonal becomes
+    /// diagonal; all else, and different tied matrices, become full.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the mixtures have different numbers of features, or where there
-    /// are not as many weights; [`Error::BadParameter`] for no mixtures, and for weights that are not
-    /// finite, negative, or all zero.
+    /// [`Error::ShapeMismatch`] if the numbers of features differ, or the number of weights is not that of the
+    /// mixtures; [`Error::BadParameter`] for no mixtures, and for weights that are negative, not finite, or all zero.
     pub fn sum(mixtures: &[&Self], weights: &[f64]) -> Result<Self> {
         let Some(&first) = mixtures.first() else {
             let remedy = "give at least one mixture";
@@ -84,7 +79,6 @@ impl Mixture {
             let remedy = "they must be finite and not negative, and at least one of them above zero";
             return Err(Error::BadParameter { name: "the weights", value: format!("{weights:?}"), remedy });
         }
-        // (mixture, component) of each component.
         let all: Vec<(&Self, usize)> = mixtures.iter().flat_map(|m| (0..m.n_components()).map(|c| (*m, c))).collect();
         let (k, d) = (all.len(), first.n_features());
         let covariances = match common_type(mixtures.iter().copied()) {
@@ -110,7 +104,7 @@ impl Mixture {
             got: vec![k],
         })?;
         let log_weights = mixtures.iter().zip(weights).flat_map(|(m, weight)| {
-            // Each mixture has all of its share, also where its weights do not sum to one exactly.
+            // Each mixture gets its full share, even if its weights do not sum to one exactly.
             let log_share = (weight / total).ln() - m.weights().sum().ln();
             (0..m.n_components()).map(move |c| m.log_weight(c) + log_share)
         });
@@ -119,8 +113,7 @@ impl Mixture {
     }
 }
 
-/// The poorest type that holds what the operations here make of components of the mixtures' types;
-/// tied only if all are.
+/// Returns the poorest type that holds the results for components of these types; tied only if all are.
 fn common_type<'a>(mixtures: impl IntoIterator<Item = &'a Mixture>) -> CovarianceType {
     use CovarianceType::{Diag, Full, Spherical};
     let mut types = mixtures.into_iter().map(Mixture::covariance_type);

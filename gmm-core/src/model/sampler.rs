@@ -16,17 +16,16 @@ use rand_distr::StandardNormal;
 pub struct MixtureSampler<'a> {
     mixture: &'a Mixture,
     component: WeightedIndex<f64>,
-    /// L with Σ = L·Lᵀ, for each component or one for all (`tied`); empty for types without
-    /// matrices.
+    /// L with Σ = L·Lᵀ per component, or once if `tied`; empty for types without matrices.
     lower: Vec<Array2<f64>>,
     rng: ChaCha8Rng,
 }
 
 impl Mixture {
-    /// A source of samples from this mixture.
+    /// Returns a source of samples from this mixture.
     ///
     /// # Errors
-    /// [`Error::WeightSum`] if all weights are zero, which no checked mixture has.
+    /// [`Error::WeightSum`] if all weights are zero, which a checked mixture rules out.
     pub fn sampler(&self, seed: u64) -> Result<MixtureSampler<'_>> {
         let component =
             WeightedIndex::new(self.weights()).map_err(|_| Error::WeightSum { sum: 0.0, tolerance: 0.0 })?;
@@ -43,10 +42,8 @@ impl Mixture {
         Ok(MixtureSampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
     }
 
-    /// Draws N independent samples (N, D) and the component (N,) that each came from. The same seed
-    /// gives the same bits.
-    ///
-    /// Unlike scikit-learn's, the samples are not sorted by component.
+    /// Draws N independent samples (N, D) and their components (N,). The same seed gives the same bits. Unlike
+    /// scikit-learn's, the samples are not sorted by component.
     ///
     /// # Errors
     /// As [`sampler`](Self::sampler); [`Error::Memory`].
@@ -56,13 +53,13 @@ impl Mixture {
 }
 
 impl MixtureSampler<'_> {
-    /// The next N samples (N, D) and the component (N,) that each came from.
+    /// Draws the next N samples (N, D) and their components (N,).
     ///
     /// # Errors
-    /// [`Error::Memory`] where there is no room for so many.
+    /// [`Error::Memory`] if they do not fit.
     pub fn draw(&mut self, n_samples: usize) -> Result<(Array2<f64>, Vec<usize>)> {
         let d = self.mixture.n_features();
-        // The component of a sample is one more number.
+        // The component adds one number to each sample.
         memory::check(
             "the samples and their components",
             &[n_samples, d + 1],

@@ -1,14 +1,14 @@
-//! The transport problem of a few weights, solved exactly.
+//! Exact solution of the transport problem of a few weights.
 use crate::error::Result;
 use crate::interrupt::Interrupt;
 use ndarray::Array2;
 
-/// The plan w ≥ 0 (K, L) of the least Σᵢⱼ wᵢⱼ cᵢⱼ whose rows sum to the supply (K,) and whose columns
-/// sum to the demand (L,), which have equal sums, for costs c ≥ 0 (K, L).
+/// Returns the plan w ≥ 0 (K, L) of the least Σᵢⱼ wᵢⱼ cᵢⱼ, for costs c ≥ 0 (K, L), whose rows sum to the supply (K,)
+/// and whose columns sum to the demand (L,). Supply and demand have equal sums.
 ///
-/// Shortest paths one after the other (as in Kuhn's Hungarian method): the prices u and v keep
-/// cᵢⱼ − uᵢ − vⱼ ≥ 0, with 0 wherever something is brought, so that no plan is cheaper at any time.
-/// Each path empties a source, fills a sink, or takes back all that went one way.
+/// Finds one shortest path after the other (as in Kuhn's Hungarian method): the prices u and v keep cᵢⱼ − uᵢ − vⱼ ≥ 0,
+/// with 0 wherever w > 0, so the plan is the cheapest at all times. Each path empties a source, fills a
+/// sink, or undoes a flow.
 ///
 /// # Errors
 /// [`Error::Interrupted`](crate::error::Error::Interrupted).
@@ -20,7 +20,7 @@ pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: V
         while supply > 0.0 {
             Interrupt::current().check()?;
             let Some(tree) = Tree::grow(costs, &plan, &u, &v, source, &demand) else {
-                // What rounding has left over.
+                // Only rounding errors are left.
                 break;
             };
             for (u, distance) in u.iter_mut().zip(&tree.sources) {
@@ -45,21 +45,20 @@ pub(super) fn cheapest_plan(costs: &Array2<f64>, supply: Vec<f64>, mut demand: V
     Ok(plan)
 }
 
-/// The shortest paths from a source, as far as the nearest sink that wants something. What was
-/// brought can be taken back, at no cost over the prices.
+/// The shortest paths from a source to the nearest sink with demand left. Undoing a flow has the reduced cost 0.
 struct Tree {
-    /// The distances of the sources and sinks; infinite for those that are farther than the end.
+    /// The distances of the sources and sinks; infinite beyond the end.
     sources: Vec<f64>,
     sinks: Vec<f64>,
-    /// The sink before each source, and the source before each sink.
+    /// The predecessors: a sink for each source, and a source for each sink.
     before_source: Vec<Option<usize>>,
     before_sink: Vec<usize>,
     end: usize,
     length: f64,
 }
 
-/// The source and the sink of a step of a path, and the (source, sink) from which the step before it
-/// took back what this one brings.
+/// The source and sink of a step of a path, and the (source, sink) whose flow the previous step undoes to supply this
+/// one.
 type Step = (usize, usize, Option<(usize, usize)>);
 
 impl Tree {
@@ -75,7 +74,7 @@ impl Tree {
         let mut sources = vec![f64::INFINITY; k];
         sources[source] = 0.0;
         let (mut before_source, mut before_sink) = (vec![None; k], vec![source; l]);
-        // How far the sinks are by the sources that were reached; and those of which that is final.
+        // Distances over the sources reached so far, and the final ones.
         let (mut nearest, mut sinks) = (vec![f64::INFINITY; l], vec![f64::INFINITY; l]);
         let mut reached = vec![source];
         loop {
@@ -101,7 +100,7 @@ impl Tree {
         }
     }
 
-    /// The steps to the end, the last one first.
+    /// Returns the steps to the end, the last one first.
     fn path(&self) -> Vec<Step> {
         let (mut steps, mut sink) = (Vec::new(), self.end);
         loop {

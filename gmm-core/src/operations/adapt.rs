@@ -1,22 +1,20 @@
-//! A background model, adapted to few samples.
+//! Adaptation of a background model to few samples.
 use crate::error::{Error, Result};
 use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use ndarray::Array1;
 
-/// How a mixture is adapted to samples, as in speaker verification (Reynolds, Quatieri and Dunn 2000,
-/// "Speaker verification using adapted Gaussian mixture models").
+/// The adaptation of a mixture to samples, as in speaker verification (Reynolds, Quatieri and Dunn 2000, "Speaker
+/// verification using adapted Gaussian mixture models").
 ///
-/// With nₖ and Eₖ(x), Eₖ(x²) the counts and moments of the samples under the mixture, T of them, and
-/// αₖ = nₖ/(nₖ + r): weights in proportion to αₖ·nₖ/T + (1 − αₖ)·πₖ, means
-/// αₖ·Eₖ(x) + (1 − αₖ)·μₖ, variances αₖ·Eₖ(x²) + (1 − αₖ)·(σₖ² + μₖ²) − μ̂ₖ², formed as the scatter
-/// of r samples of the component and those of the data around the new mean. (Where the means are not
-/// adapted it is the scatter around those, which cannot be negative.) `full` covariances are formed
-/// likewise, and a `tied` one of r samples of each component.
+/// With the counts nₖ and moments Eₖ(x), Eₖ(x²) of T samples under the mixture, and αₖ = nₖ/(nₖ + r): weights in
+/// proportion to αₖ·nₖ/T + (1 − αₖ)·πₖ, means αₖ·Eₖ(x) + (1 − αₖ)·μₖ, variances αₖ·Eₖ(x²) + (1 − αₖ)·(σₖ² + μₖ²) −
+/// μ̂ₖ². The variances are formed as the scatter of the data and of r samples of the component around the new mean
+/// (around the old one if means are not adapted), so they cannot be negative. `full` covariances are formed likewise,
+/// and a `tied` one from r samples of each component.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adaptation {
-    /// r, the relevance factor, above 0: a component with as many samples moves half of the way;
-    /// default 16.
+    /// The relevance factor r > 0: a component with r samples moves half of the way; default 16.
     pub relevance: f64,
     /// Whether the weights are adapted; default false.
     pub weights: bool,
@@ -33,7 +31,7 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
-    /// Of these parameters, by name, separated by commas: `weights`, `means`, `covariances`.
+    /// Adapts the named parameters, separated by commas: `weights`, `means`, `covariances`.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -62,11 +60,11 @@ impl Adaptation {
         Err(Error::BadParameter { name: "relevance", value, remedy })
     }
 
-    /// The mixture adapted to the samples of an E-step under it.
+    /// Adapts the mixture to the samples of an E-step under it.
     ///
     /// # Errors
-    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] for
-    /// statistics of another mixture; as [`Mixture::new`] where a covariance is not usable.
+    /// [`Error::BadParameter`]; [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] for statistics of another
+    /// mixture; as [`Mixture::new`] if a covariance is not usable.
     pub fn apply(&self, mixture: &Mixture, statistics: &Statistics) -> Result<Mixture> {
         self.check()?;
         let prior = Statistics::of_mixture(mixture, self.relevance);

@@ -6,15 +6,13 @@ use crate::model::mixture::Mixture;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 
-/// A component of a smaller weight may have responsibilities below the range of float32, whose
-/// numbers end at 10⁻³⁸, so that its count does not give the derivative by the weight.
+/// Below this weight, float32 responsibilities may underflow (10⁻³⁸), so counts do not give the derivative.
 const SMALL_WEIGHT: f64 = 1e-20;
 
-/// Samples whose weights are asked for at a time.
 const ROWS_AT_ONCE: usize = 1 << 13;
 
-/// The total log-likelihood and its derivatives, each entry of an array being a variable of its own:
-/// the weights need not sum to 1, and mirrored entries of a matrix are two variables.
+/// The total log-likelihood and its derivatives. Each entry of an array is its own variable: the weights need not sum
+/// to 1, and mirrored entries of a matrix are two variables.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Gradient {
@@ -30,12 +28,12 @@ pub struct Gradient {
 
 /// # Gradient
 impl Statistics {
-    /// The derivatives of the log-likelihood at `mixture`, the one of which these are the statistics.
-    /// With the precision P, the count N, the mean x̄ and the scatter S of a component, and
-    /// δ = x̄ − μ: ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S + N·δδᵀ)·P − N·P).
+    /// Returns the derivatives of the log-likelihood at `mixture`, whose statistics these are. With the precision P,
+    /// count N, mean x̄ and scatter S of a component, and δ = x̄ − μ: ∂/∂π = N/π, ∂/∂μ = N·P·δ, ∂/∂Σ = ½ (P·(S +
+    /// N·δδᵀ)·P − N·P).
     ///
-    /// The derivative by a weight of 0 is not a number here, and by one below 10⁻²⁰ it may be wrong, where
-    /// the responsibilities of float32 samples end: `Predict::gradient` takes both from the samples.
+    /// The derivative by a weight of 0 is NaN, and by one below 10⁻²⁰ it may be wrong, because float32 responsibilities
+    /// underflow: `Predict::gradient` computes both from the samples.
     ///
     /// ```
     /// use gmm_host::{Covariances, CpuEvaluator, Evaluator, Mixture, Samples};
@@ -50,7 +48,7 @@ impl Statistics {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the mixture has another K or D, [`Error::WrongCovarianceType`].
+    /// [`Error::ShapeMismatch`] if the mixture has another K or D, [`Error::WrongCovarianceType`].
     pub fn gradient(&self, mixture: &Mixture) -> Result<Gradient> {
         let (k, d) = self.means().dim();
         if mixture.means().dim() != (k, d) {
@@ -60,7 +58,7 @@ impl Statistics {
         mixture.covariances().check_type("the mixture's covariances", self.covariance_type(), k, d)?;
         let counts = self.counts();
         let mut delta = &self.means() - &mixture.means();
-        // The mean of no samples has no meaning.
+        // The mean of no samples is meaningless.
         delta.outer_iter_mut().zip(counts).filter(|(_, n)| **n == 0.0).for_each(|(mut delta, _)| delta.fill(0.0));
         let precisions = mixture.precisions();
         let mut means = Array2::zeros(delta.raw_dim());
@@ -99,15 +97,14 @@ impl Statistics {
     }
 }
 
-/// The gradient at `mixture`, by one E-step; and by more evaluations, where a weight is zero or nearly so:
-/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is then formed from the components' log densities.
+/// Returns the gradient at `mixture` from one E-step, plus more evaluations for weights that are nearly zero: their
+/// ∂/∂π = Σᵢ wᵢ N(xᵢ; μ, Σ) / p(xᵢ) is formed from the components' log densities.
 pub fn gradient(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Gradient> {
     let mut gradient = evaluator.statistics(mixture)?.gradient(mixture)?;
     by_small_weights(evaluator, mixture, &mut gradient.weights)?;
     Ok(gradient)
 }
 
-/// Writes the derivatives by weights that are zero or nearly so.
 fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array1<f64>) -> Result<()> {
     let is_small = |c: &usize| mixture.weights()[*c] < SMALL_WEIGHT;
     let small: Vec<usize> = (0..mixture.n_components()).filter(is_small).collect();
@@ -120,7 +117,7 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
         sample_weights.extend(data.rows(&rows)?.weights);
     }
-    // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, whose logarithm is rounded.
+    // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, without rounding its logarithm.
     let mut shares = vec![(0.0, f64::NEG_INFINITY); n];
     for c in (0..mixture.n_components()).filter(|c| mixture.weights()[*c] > 0.0) {
         let weight = mixture.weights()[c];
@@ -135,14 +132,13 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
     for c in small {
         let of_component = data.score_samples(&component(mixture, c)?)?;
         let samples = of_component.iter().zip(&shares).zip(&sample_weights);
-        // A sample without weight has no part, even where its density is zero.
+        // A sample without weight does not count, even if its density is zero.
         let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);
         out[c] = counted.map(|((own, (sum, largest)), w)| w * ((own - largest).exp() / sum)).sum();
     }
     Ok(())
 }
 
-/// A component as a mixture of its own.
 fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
     let rows = c..c + 1;
     let covariances = match mixture.covariances() {
@@ -154,7 +150,6 @@ fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
     Mixture::new(array![1.0], mixture.means().slice(s![rows, ..]).to_owned(), covariances)
 }
 
-/// The precision of component `k` times a vector.
 fn times(precisions: &Covariances, k: usize, delta: ArrayView1<'_, f64>) -> Array1<f64> {
     match precisions {
         Covariances::Full(p) => p.index_axis(Axis(0), k).dot(&delta),

@@ -14,14 +14,14 @@ use std::ops::Range;
 
 /// # Missing values
 ///
-/// Both functions take samples with [missing values](Samples::with_missing) and give them in
-/// float64, with what is missing filled in and all else as it is. They compute on the CPU in
-/// float64, and take one factorisation for each pattern of missing values and each component.
+/// Both functions take samples with [missing values](Samples::with_missing) and return them in float64, with only the
+/// missing values filled in. They compute on the CPU in float64, with one factorisation per pattern of missing values
+/// and component.
 impl Mixture {
-    /// The samples (N, D) with the mean of each missing value given the observed values of its
-    /// sample: Σₖ rₖ (μₖ + Σₖ,mo Σₖ,oo⁻¹ (x_o − μₖ,o))ⱼ with the responsibilities rₖ of the
-    /// observed values. That is the best guess in squared error; it varies less than the data does.
-    /// For estimates of more than means, use [`impute_draws`](Self::impute_draws).
+    /// Returns the samples (N, D) with each missing value replaced by its mean given the sample's observed values: Σₖ
+    /// rₖ (μₖ + Σₖ,mo Σₖ,oo⁻¹ (x_o − μₖ,o))ⱼ with the responsibilities rₖ of the observed values. This is the best
+    /// guess in squared error, but varies less than the data. To estimate more than means, use
+    /// [`impute_draws`](Self::impute_draws).
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Samples};
@@ -35,8 +35,7 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where the samples have another D than the mixture,
-    /// [`Error::NotPositiveDefinite`], [`Error::Memory`].
+    /// [`Error::ShapeMismatch`] if the samples have another D, [`Error::NotPositiveDefinite`], [`Error::Memory`].
     pub fn impute(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         self.fill(samples, 1, |part, given, _, mut out| {
             let expected = expectations(given);
@@ -45,14 +44,12 @@ impl Mixture {
         })
     }
 
-    /// Copies of the samples (M, N, D), each with other draws of the missing values from their
-    /// distribution given the observed values of their sample: for multiple imputation (Rubin
-    /// 1987).
+    /// Returns copies of the samples (M, N, D), each with other draws of the missing values given the sample's observed
+    /// values: for multiple imputation (Rubin 1987).
     ///
-    /// `draws` are the numbers of the draws: `0..5` for five of them, `5..8` for three more. A draw
-    /// for a sample depends on `seed`, on its own number, and on that of the sample alone. Where
-    /// the samples are a part of the data, `first_row` is the number of their first, so that the
-    /// parts get what the whole would get; otherwise it is 0.
+    /// `draws` numbers the draws: `0..5` for five, `5..8` for three more. A draw depends on `seed`, its own number, and
+    /// the sample's number alone. If the samples are a part of the data, `first_row` is the number of their first, so
+    /// that parts get the draws of the whole; otherwise it is 0.
     ///
     /// # Errors
     /// As [`impute`](Self::impute); [`Error::BadParameter`] for no draws.
@@ -92,9 +89,8 @@ impl Mixture {
         Ok(copies)
     }
 
-    /// So many copies of each sample (N, `copies`·D). `fill` writes what is missing: it gets the
-    /// distribution, the weights and means of a block of rows that miss values, the rows' numbers, and
-    /// the copies.
+    /// Makes `copies` copies of each sample (N, `copies`·D). `fill` writes the missing values: it gets the
+    /// distribution, the weights and means of a block of incomplete rows, the rows' numbers, and the copies.
     fn fill(
         &self,
         samples: &Samples<'_>,
@@ -103,7 +99,7 @@ impl Mixture {
     ) -> Result<Array2<f64>> {
         let (n, d) = (samples.n_samples(), samples.n_features());
         check_features(self, d)?;
-        // They are made pattern by pattern, and put in order then.
+        // The copies are made pattern by pattern, then put in order.
         let (what, remedy) = ("the samples without gaps", "take fewer draws or fewer rows at a time");
         memory::check(what, &[copies, n, d], 2 * size_of::<f64>(), remedy)?;
         let prepare = |observed: &[usize]| {
@@ -125,9 +121,8 @@ impl Mixture {
     }
 }
 
-/// What the mixture says about samples that miss the same values.
+/// The distribution of samples that miss the same values.
 struct Part {
-    /// The columns that are missing.
     missing: Vec<usize>,
     conditional: Conditional,
 }

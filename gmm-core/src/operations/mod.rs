@@ -1,4 +1,4 @@
-//! A mixture's statements about samples, and mixtures adapted to them.
+//! Operations of a mixture on samples, and adaptation to samples.
 pub mod adapt;
 pub mod gradient;
 pub mod impute;

@@ -1,4 +1,4 @@
-//! Some features of samples given the others.
+//! Distributions of some features given others, for many samples.
 use crate::data::patterns::{Block, by_pattern};
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
@@ -12,36 +12,35 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// The place of a draw in the stream of random numbers of its sample, in words from that of the
-/// draw before: more than the numbers that it takes, whatever D is.
+/// The distance, in words of a sample's random stream, from one draw to the next: more than a draw takes for any D.
 pub(crate) const WORDS: u128 = 1 << 32;
 
-/// Features of a mixture given others, for many samples: made by [`Mixture::regression`].
+/// The distribution of some features given others, for many samples: made by [`Mixture::regression`].
 ///
-/// Given x, what is wanted is a mixture again. Component k has the mean μ_y + B·(x − μ_x) with
-/// B = Σ_yx Σ_xx⁻¹, the covariance Σ_yy − B·Σ_xy, which does not depend on x, and a weight in
-/// proportion to π N(x; μ_x, Σ_xx): Gaussian mixture regression (Ghahramani and Jordan 1994).
+/// Given x, the wanted features y have a mixture distribution. Component k has the mean μ_y + B·(x − μ_x) with B = Σ_yx
+/// Σ_xx⁻¹, the covariance Σ_yy − B·Σ_xy, which does not depend on x, and a weight in proportion to π N(x; μ_x, Σ_xx):
+/// Gaussian mixture regression (Ghahramani and Jordan 1994).
 ///
-/// The samples have the given features as columns. With [missing values](Samples::with_missing) each
-/// sample is evaluated by those that it has, with one factorisation for each pattern of missing
-/// values and each component. Everything is computed on the CPU in float64, in blocks of rows on all
-/// threads; weights are formed from logarithms, so that samples far from all components have them too.
+/// The samples have the given features as columns. With [missing values](Samples::with_missing) each sample counts by
+/// its observed ones, with one factorisation per pattern of missing values and component. All methods compute on the
+/// CPU in float64, in blocks of rows on all threads; weights come from logarithms, so samples far from all components
+/// have them too.
 ///
-/// All methods that take samples report [`Error::ShapeMismatch`] where these have not as many columns
-/// as features are given, [`Error::Memory`], and with missing values [`Error::NotPositiveDefinite`].
+/// Methods that take samples report [`Error::ShapeMismatch`] for a wrong number of columns, [`Error::Memory`], and with
+/// missing values [`Error::NotPositiveDefinite`].
 #[derive(Debug, Clone)]
 pub struct Regression {
     mixture: Mixture,
     given: Vec<usize>,
     wanted: Vec<usize>,
-    /// Where nothing is missing.
+    /// The distribution given all features of `given`.
     of_all: Conditional,
 }
 
 /// # Regression
 impl Mixture {
-    /// The distribution of the features `wanted` given the features `given`, both in any order. Other
-    /// features count as unknown. Given one sample, [`condition`](Self::condition) gives it as a mixture.
+    /// Returns the distribution of the features `wanted` given the features `given`, both in any order. Other features
+    /// count as unknown. [`condition`](Self::condition) returns the mixture for one sample.
     ///
     /// ```
     /// use gmm_host::{Covariances, Mixture, Samples};
@@ -57,8 +56,8 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`]; [`Error::BadParameter`] if none is
-    /// wanted; [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
+    /// [`Error::NoSuchFeature`], [`Error::RepeatedFeature`]; [`Error::BadParameter`] without wanted features;
+    /// [`Error::NotPositiveDefinite`] as [`marginal`](Self::marginal).
     pub fn regression(&self, given: &[usize], wanted: &[usize]) -> Result<Regression> {
         self.check_distinct(&[given, wanted].concat())?;
         if wanted.is_empty() {
@@ -71,22 +70,22 @@ impl Mixture {
 }
 
 impl Regression {
-    /// The features that are given, which are the columns of samples.
+    /// Returns the given features, which are the columns of samples.
     pub fn given(&self) -> &[usize] {
         &self.given
     }
 
-    /// The features that are wanted.
+    /// Returns the wanted features.
     pub fn wanted(&self) -> &[usize] {
         &self.wanted
     }
 
-    /// The mixture of what is given; none where nothing is.
+    /// Returns the mixture of the given features, if any.
     pub fn marginal(&self) -> Option<&Mixture> {
         self.of_all.marginal.as_ref()
     }
 
-    /// The matrices B (K, wanted, given).
+    /// Returns the matrices B (K, wanted, given).
     pub fn slopes(&self) -> Array3<f64> {
         let k = self.mixture.n_components();
         let mut slopes = Array3::zeros((k, self.wanted.len(), self.given.len()));
@@ -98,22 +97,18 @@ impl Regression {
         slopes
     }
 
-    /// The covariances of the components, in the shape of the mixture's type, of samples without
-    /// missing values.
+    /// Returns the components' covariances, in the shape of the mixture's type, for samples without missing values.
     pub fn covariances(&self) -> &Covariances {
         self.of_all.wanted.covariances()
     }
 
-    /// Their diagonals: the variance of each wanted feature in each component (K, wanted).
+    /// Returns the variance of each wanted feature in each component (K, wanted), for samples without missing values.
     pub fn variances(&self) -> Array2<f64> {
         let (k, t) = (self.mixture.n_components(), self.wanted.len());
         Array2::from_shape_fn((k, t), |(c, j)| self.of_all.wanted.variance(c, j))
     }
 
-    /// The weights of the components (N, K).
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Returns the weights of the components (N, K).
     pub fn weights(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let k = self.mixture.n_components();
         self.evaluate("the weights", samples, k, |_, given, _, mut out| {
@@ -122,10 +117,7 @@ impl Regression {
         })
     }
 
-    /// The means of the components (N, K, wanted).
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Returns the means of the components (N, K, wanted).
     pub fn means(&self, samples: &Samples<'_>) -> Result<Array3<f64>> {
         let (k, t) = (self.mixture.n_components(), self.wanted.len());
         let means = self.evaluate("the means", samples, k * t, |_, given, _, mut out| {
@@ -137,10 +129,7 @@ impl Regression {
         in_three(means, k, t)
     }
 
-    /// The mean of what is wanted (N, wanted).
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Returns the mean of the wanted features (N, wanted).
     pub fn predict(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         self.evaluate("the means", samples, self.wanted.len(), |_, given, _, mut out| {
             out.assign(&expectations(given));
@@ -148,11 +137,7 @@ impl Regression {
         })
     }
 
-    /// The mean and the standard deviation of each wanted feature (N, wanted), by the law of total
-    /// variance.
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Returns the mean and the standard deviation of each wanted feature (N, wanted), by the law of total variance.
     pub fn predict_with_std(&self, samples: &Samples<'_>) -> Result<(Array2<f64>, Array2<f64>)> {
         let t = self.wanted.len();
         let both = self.evaluate("the deviations", samples, 2 * t, |conditional, given, _, out| {
@@ -172,10 +157,7 @@ impl Regression {
         Ok((both.slice(s![.., ..t]).to_owned(), both.slice(s![.., t..]).to_owned()))
     }
 
-    /// The mean (N, wanted) and the covariance (N, wanted, wanted) of what is wanted.
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Returns the mean (N, wanted) and the covariance (N, wanted, wanted) of the wanted features.
     pub fn predict_with_covariances(&self, samples: &Samples<'_>) -> Result<(Array2<f64>, Array3<f64>)> {
         let t = self.wanted.len();
         let both = self.evaluate("the covariances", samples, t + t * t, |conditional, given, _, out| {
@@ -194,11 +176,11 @@ impl Regression {
         Ok((both.slice(s![.., ..t]).to_owned(), in_three(both.slice(s![.., t..]).to_owned(), t, t)?))
     }
 
-    /// The log-density of what is wanted given each sample (N,), at `y` (N, wanted). A value of NaN in it is
-    /// missing: the density is that of the others, and 1 where there are none.
+    /// Returns the log-density at `y` (N, wanted) given each sample (N,). A NaN in `y` is missing: the density is that
+    /// of the rest, and 1 for a row of NaN.
     ///
     /// # Errors
-    /// As [above](Self); [`Error::ShapeMismatch`] for a `y` of another shape.
+    /// Also [`Error::ShapeMismatch`] for a `y` of another shape.
     pub fn log_density(&self, samples: &Samples<'_>, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let expected = [samples.n_samples(), self.wanted.len()];
         if y.shape() != expected {
@@ -212,11 +194,7 @@ impl Regression {
         Ok(logs.index_axis_move(Axis(1), 0))
     }
 
-    /// Draws of what is wanted given each sample (N, `n_draws`, wanted). Those of a sample depend on
-    /// `seed` and the number of its row alone.
-    ///
-    /// # Errors
-    /// As [above](Self).
+    /// Draws the wanted features given each sample (N, `n_draws`, wanted). Draws depend on `seed` and the row alone.
     pub fn sample(&self, samples: &Samples<'_>, n_draws: usize, seed: u64) -> Result<Array3<f64>> {
         let t = self.wanted.len();
         let generator = ChaCha8Rng::seed_from_u64(seed);
@@ -235,8 +213,8 @@ impl Regression {
         in_three(draws, n_draws, t)
     }
 
-    /// So many numbers of each sample (N, `width`): `each` gets the distribution, the weights and means
-    /// of a block of rows, the rows' numbers, and zeros for its results.
+    /// Computes `width` numbers for each sample (N, `width`): `each` gets the distribution, the weights and means of a
+    /// block of rows, the rows' numbers, and zeros for its results.
     fn evaluate(
         &self,
         what: &str,
@@ -263,7 +241,6 @@ impl Regression {
     }
 }
 
-/// Σₖ of weight times mean (B, wanted).
 pub(crate) fn expectations(given: &Conditioned) -> Array2<f64> {
     let (_, n, t) = given.means.dim();
     let mut sums = Array2::zeros((n, t));
@@ -278,8 +255,8 @@ pub(crate) fn expectations(given: &Conditioned) -> Array2<f64> {
     sums
 }
 
-/// Calls `visit` with each row and component of weight: the row's number in the block, the weight, what
-/// `prepare` gives for the component, and the mean.
+/// Calls `visit` for each row and component with weight: the row's number in the block, the weight, the value of
+/// `prepare` for the component, and the mean.
 fn for_each_pair<P>(
     given: &Conditioned,
     prepare: impl Fn(usize) -> P,
@@ -289,7 +266,7 @@ fn for_each_pair<P>(
         let prepared = prepare(c);
         for (row, means) in means.outer_iter().enumerate() {
             let weight = given.log_weights[[row, c]].exp();
-            // The mean of a component without weight may be no number.
+            // The mean of a component without weight may be NaN.
             if weight > 0.0 {
                 visit(row, weight, &prepared, means);
             }
@@ -297,7 +274,7 @@ fn for_each_pair<P>(
     }
 }
 
-/// A draw for row `at` of a block; `roots` are those of [`Conditional::roots`].
+/// Draws for row `at` of a block; `roots` are those of [`Conditional::roots`].
 pub(crate) fn draw(given: &Conditioned, at: usize, roots: &[Array2<f64>], rng: &mut impl Rng) -> Array1<f64> {
     let c = component(given.log_weights.row(at), rng.random());
     let root = &roots[c.min(roots.len() - 1)];
@@ -305,7 +282,7 @@ pub(crate) fn draw(given: &Conditioned, at: usize, roots: &[Array2<f64>], rng: &
     root.dot(&z) + given.means.slice(s![c, at, ..])
 }
 
-/// The component at `u`, from 0 to 1, of the running sums of weights whose logarithms are given.
+/// Returns the component at the fraction `u` of the running sum of the weights, given their logarithms.
 fn component(log_weights: ArrayView1<'_, f64>, u: f64) -> usize {
     let mut left = u * log_weights.iter().map(|v| v.exp()).sum::<f64>();
     let mut last = 0;
@@ -319,7 +296,7 @@ fn component(log_weights: ArrayView1<'_, f64>, u: f64) -> usize {
     last
 }
 
-/// Rows of (A·B) numbers as matrices (N, A, B).
+/// Reshapes rows of (A·B) numbers to matrices (N, A, B).
 fn in_three(rows: Array2<f64>, a: usize, b: usize) -> Result<Array3<f64>> {
     let (n, got) = (rows.nrows(), rows.shape().to_vec());
     let shaped = rows.into_shape_with_order((n, a, b));

@@ -10,16 +10,13 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
 
-/// Samples that are copied from the evaluator at a time.
 const ROWS_AT_ONCE: usize = 1 << 14;
 
-/// Samples that a thread takes at a time: few enough for its cache, and enough for a product of
-/// matrices.
+/// Samples a thread takes at a time: few enough for its cache, enough for a matrix product.
 const BLOCK: usize = 128;
 
-/// ∇ₓ log p(xᵢ) = −Σₖ rᵢₖ Σₖ⁻¹ (xᵢ − μₖ) (N, D), with the responsibilities r of the evaluator and
-/// the sums on the host in float64. Where x is missing it is 0, and elsewhere that of the density
-/// of what is observed.
+/// Returns ∇ₓ log p(xᵢ) = −Σₖ rᵢₖ Σₖ⁻¹ (xᵢ − μₖ) (N, D), with the evaluator's responsibilities r, summed on the host in
+/// float64. It is 0 for a missing value, and elsewhere the derivative of the observed values' density.
 pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Array2<f64>> {
     let (n, d) = (evaluator.n_samples(), evaluator.n_features());
     check_features(mixture, d)?;
@@ -46,7 +43,7 @@ pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Resul
     Ok(out)
 }
 
-/// Of samples (B, D) without missing values; `out` (B, D) is zero.
+/// Handles samples (B, D) without missing values; `out` (B, D) is zero.
 fn of_complete(
     means: ArrayView2<'_, f64>,
     precisions: &Covariances,
@@ -69,14 +66,14 @@ fn of_complete(
     }
 }
 
-/// Of samples (B, D), of which some have missing values; `out` (B, D) is zero.
+/// Handles samples (B, D), some with missing values; `out` (B, D) is zero.
 fn of_observed(
     mixture: &Mixture,
     x: ArrayView2<'_, f64>,
     r: ArrayView2<'_, f64>,
     mut out: ArrayViewMut2<'_, f64>,
 ) -> Result<()> {
-    // Of samples that follow each other and have the same values missing, once.
+    // Shared by consecutive samples that miss the same values.
     let mut part: Option<(Vec<usize>, Mixture, Covariances)> = None;
     for (row, mut out) in out.outer_iter_mut().enumerate() {
         let columns = observed(x.row(row));

@@ -1,13 +1,13 @@
-//! The instruction sets that the kernels are compiled for, and the choice among them at run time.
+//! The kernels' instruction sets, and the choice among them at run time.
 use pulp::{Simd, WithSimd};
 
-/// An instruction set that this machine has.
+/// An instruction set of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Isa(Set);
 
 #[derive(Debug, Clone, Copy)]
 enum Set {
-    /// Whatever the compiler's target has, eight float32 at a time.
+    /// The compiler's target, eight float32 at a time.
     Portable(pulp::Scalar256b),
     #[cfg(target_arch = "x86_64")]
     Avx2(pulp::x86::V3),
@@ -18,7 +18,7 @@ enum Set {
 }
 
 impl Isa {
-    /// Every set that this machine has, the best last.
+    /// Returns all sets of this machine, the best last.
     pub fn available() -> Vec<Self> {
         let mut sets = vec![Set::Portable(pulp::Scalar256b)];
         #[cfg(target_arch = "x86_64")]
@@ -31,13 +31,13 @@ impl Isa {
         sets.into_iter().map(Self).collect()
     }
 
-    /// The fastest of them.
+    /// Returns the best set of this machine.
     pub fn best() -> Self {
         let portable = Self(Set::Portable(pulp::Scalar256b));
         Self::available().pop().unwrap_or(portable)
     }
 
-    /// `portable`, `avx2`, `avx512` or `neon`.
+    /// Returns `portable`, `avx2`, `avx512` or `neon`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Set::Portable(_) => "portable",

@@ -2,54 +2,52 @@
 use pulp::{Simd, bytemuck};
 use std::any::TypeId;
 
-/// A number of which a register holds several: `f32` or `f64`.
+/// An element type of registers: `f32` or `f64`.
 ///
-/// All functions on registers are inlined into the caller, which is compiled for the instruction
-/// set of `S`. A closure in between would be compiled without it: loops and traits take their
-/// place.
+/// All functions on registers are inlined into the caller, which is compiled for the instruction set of `S`. A closure
+/// would not be, so loops and traits take its place.
 pub trait Lane: bytemuck::Pod + PartialOrd + sealed::Sealed {
-    /// A register of as many elements as `S` holds.
+    /// A register of `S`.
     type Reg<S: Simd>: bytemuck::Pod + Send + Sync;
-    /// Some of the elements of a register.
+    /// A selection of the elements of a register.
     type Mask<S: Simd>: Copy;
 
-    /// The number in all lanes.
+    /// Returns the number in all lanes.
     fn splat<S: Simd>(simd: S, v: Self) -> Self::Reg<S>;
-    /// The numbers of a slice that does not fill a register, and zeros behind them.
+    /// Loads a slice shorter than a register, padded with zeros.
     fn partial_load<S: Simd>(simd: S, v: &[Self]) -> Self::Reg<S>;
-    /// The sum of the elements.
+    /// Returns the sum of the elements.
     fn sum<S: Simd>(simd: S, a: Self::Reg<S>) -> Self;
-    /// a + b.
+    /// Returns a + b.
     fn add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// a − b.
+    /// Returns a − b.
     fn sub<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// a·b.
+    /// Returns a·b.
     fn mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// a/b.
+    /// Returns a/b.
     fn div<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// The larger of a and b.
+    /// Returns the larger of a and b.
     fn max<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// The smaller of a and b.
+    /// Returns the smaller of a and b.
     fn min<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>) -> Self::Reg<S>;
-    /// a·b + c, with the product rounded where the processor cannot do it in one operation.
+    /// Returns a·b + c; the product is rounded if the processor cannot fuse the two operations.
     fn mul_add<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
-    /// c − a·b, likewise.
+    /// Returns c − a·b, likewise.
     fn sub_mul<S: Simd>(simd: S, a: Self::Reg<S>, b: Self::Reg<S>, c: Self::Reg<S>) -> Self::Reg<S>;
-    /// Which elements are not NaN.
+    /// Returns the mask of the elements that are not NaN.
     fn is_number<S: Simd>(simd: S, a: Self::Reg<S>) -> Self::Mask<S>;
-    /// The elements that the mask has, and zeros.
+    /// Returns the elements in the mask, and zeros elsewhere.
     fn only<S: Simd>(simd: S, mask: Self::Mask<S>, a: Self::Reg<S>) -> Self::Reg<S>;
     /// Whether any element is below `limit`.
     fn any_below<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
     /// Whether any element is above `limit`.
     fn any_above<S: Simd>(simd: S, a: Self::Reg<S>, limit: Self) -> bool;
 
-    /// 2^x to about one unit in the last place, without a bias, for x ≤ 100; 0 from the smallest
-    /// normal exponent minus one downwards, and between these two an error of at most the smallest
-    /// normal number.
+    /// Returns 2^x for x ≤ 100, to about one unit in the last place, without a bias. Below the smallest normal exponent
+    /// minus one it is 0, and between the two its error is at most the smallest normal number.
     fn exp2<S: Simd>(simd: S, x: Self::Reg<S>) -> Self::Reg<S>;
 
-    /// A slice as registers; its length is a multiple of the number of elements in a register.
+    /// Returns a slice as registers; its length must be a multiple of a register's.
     fn registers<S: Simd>(v: &[Self]) -> &[Self::Reg<S>];
     /// As [`registers`](Self::registers), mutable.
     fn registers_mut<S: Simd>(v: &mut [Self]) -> &mut [Self::Reg<S>];
@@ -62,20 +60,20 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// Number of elements in a register.
+/// Returns the number of elements in a register.
 pub const fn lanes<T: Lane, S: Simd>() -> usize {
     size_of::<T::Reg<S>>() / size_of::<T>()
 }
 
-/// Whether `S` has an instruction that multiplies and adds. Without one, pulp calls a function of
-/// the C library for each element, which takes tens of times as long as a product and a sum.
+/// Whether `S` has a fused multiply-add. Without one, pulp calls a C function per element, which takes tens of times as
+/// long as a product and a sum.
 #[inline(always)]
 pub fn fuses<S: Simd>() -> bool {
     let target = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
     target || TypeId::of::<S>() != TypeId::of::<pulp::Scalar256b>()
 }
 
-/// Registers as their elements.
+/// Returns registers as their elements.
 #[inline(always)]
 pub fn elements<T: Lane, S: Simd>(v: &[T::Reg<S>]) -> &[T] {
     bytemuck::cast_slice(v)
@@ -87,7 +85,7 @@ pub fn elements_mut<T: Lane, S: Simd>(v: &mut [T::Reg<S>]) -> &mut [T] {
     bytemuck::cast_slice_mut(v)
 }
 
-/// The operations that differ between the element types only by the names of pulp's functions.
+/// The operations that differ between the element types only in the names of pulp's functions.
 macro_rules! register_operations {
     ($splat:ident, $partial_load:ident, $sum:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $max:ident, $min:ident, $mul_add:ident, $sub_mul:ident, $regs:ident,
      $slice:ident, $slice_mut:ident) => {
@@ -152,10 +150,9 @@ macro_rules! register_operations {
     };
 }
 
-/// Coefficients of f⁰, f¹, f², … in 2^f on [−½, ½]: minimax in relative error (10⁻⁸ for
-/// float32, 4·10⁻¹⁷ for float64, both below the rounding), each coefficient rounded to the type
-/// before the next ones were fitted; the last one of float32 then raised so that the mean error
-/// vanishes.
+/// Coefficients of f⁰, f¹, f², … in 2^f on [−½, ½]: minimax in relative error (10⁻⁸ for float32, 4·10⁻¹⁷ for float64,
+/// both below the rounding). Each coefficient was rounded to the type before the next ones were fitted; float32's last
+/// one was then raised so that the mean error vanishes.
 const EXP2_F32: [f32; 7] = [1.0, 0.69314724, 0.24022655, 0.055502728, 0.009617064, 0.001341817, 0.00015863];
 const EXP2_F64: [f64; 12] = [
     1.0,
@@ -172,11 +169,11 @@ const EXP2_F64: [f64; 12] = [
     4.039635875284571e-10,
 ];
 
-/// c₀ + c₁f + c₂f² + … by Horner's rule.
+/// Returns c₀ + c₁f + c₂f² + … by Horner's rule.
 #[inline(always)]
 fn horner<T: Lane, S: Simd, const N: usize>(simd: S, coefficients: &[T; N], f: T::Reg<S>) -> T::Reg<S> {
     let mut sum = T::splat(simd, coefficients[N - 1]);
-    // A loop, not a fold: a closure would not be compiled for the instruction set.
+    // A loop, because a closure would not be compiled for the instruction set.
     for &c in coefficients[..N - 1].iter().rev() {
         sum = T::mul_add(simd, sum, f, T::splat(simd, c));
     }
@@ -225,7 +222,7 @@ impl Lane for f32 {
 
     #[inline(always)]
     fn exp2<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-        // Adding 1.5·2²³ rounds to an integer and leaves it in the low bits.
+        // Adding 1.5·2²³ rounds to an integer in the low bits.
         let magic = simd.splat_f32s(12_582_912.0);
         let x = simd.max_f32s(x, simd.splat_f32s(-127.0));
         let shifted = simd.add_f32s(x, magic);
@@ -283,8 +280,8 @@ impl Lane for f64 {
         let integer = simd.sub_f64s(simd.add_f64s(x, magic), magic);
         let f = simd.sub_f64s(x, integer);
         let p = horner(simd, &EXP2_F64, f);
-        // pulp shifts 32-bit lanes only. 2¹³ + 2¹² + r holds r from bit 39 on and nothing below; 13
-        // places up it is in the exponent field, and the bits of 2¹³ and 2¹² have left the word.
+        // pulp shifts 32-bit lanes only. 2¹³ + 2¹² + r holds r from bit 39 on and nothing below; shifted by 13 it fills
+        // the exponent field, and the bits of 2¹³ and 2¹² leave the word.
         let shifted: S::u32s = bytemuck::cast(simd.add_f64s(integer, simd.splat_f64s(12_288.0)));
         let exponent: S::u64s = bytemuck::cast(simd.wrapping_dyn_shl_u32s(shifted, simd.splat_u32s(13)));
         simd.transmute_f64s_u64s(simd.add_u64s(simd.transmute_u64s_f64s(p), exponent))
@@ -309,7 +306,7 @@ mod tests {
         }
     }
 
-    /// 2^x of float32 arguments against float64: largest and mean relative error over [low, high).
+    /// Returns the largest and the mean relative error of 2^x in float32 against float64 over [low, high).
     fn errors_f32(isa: Isa, low: f64, high: f64) -> (f64, f64) {
         const N: usize = 1 << 20;
         let x: Vec<f32> = (0..N).map(|i| (low + (high - low) * (i as f64 + 0.5) / N as f64) as f32).collect();
@@ -327,9 +324,8 @@ mod tests {
     #[test]
     fn exp2_f32_is_accurate_and_without_bias() {
         for isa in Isa::available() {
-            // About one unit in the last place: 2⁻²³ = 1.19e-7. A bias of 2e-10 is 2e-4 in the
-            // total over 10⁶ samples; the mean of 2²⁰ random roundings of 4e-8 is 4e-11, so that
-            // what is left is the polynomial's.
+            // About one unit in the last place: 2⁻²³ = 1.19e-7. A bias of 2e-10 is 2e-4 in the total over 10⁶ samples;
+            // the mean of 2²⁰ random roundings of 4e-8 is 4e-11, so the rest is the polynomial's.
             for (low, high) in [(-126.0, 0.0), (-30.0, 0.0), (-2.0, 0.0), (-0.5, 0.5)] {
                 let (worst, mean) = errors_f32(isa, low, high);
                 println!("{} [{low}, {high}): worst {worst:e}, mean {mean:e}", isa.name());
@@ -346,7 +342,7 @@ mod tests {
             let mut y = x.clone();
             isa.run(Exp2(&mut y));
             for (x, y) in x.iter().zip(&y) {
-                // Two units in the last place: one is this function's, one std's.
+                // Two units in the last place: one each for this function and std's.
                 assert!((y / x.exp2() - 1.0).abs() < 4.5e-16, "{}: 2^{x} = {y}", isa.name());
             }
         }

@@ -1,6 +1,5 @@
-//! Loops over numbers in the vector instructions that the machine has, chosen at run time: an
-//! operation is written once, over the registers of any instruction set ([`WithSimd`]), and
-//! [`Isa::run`] runs it compiled for one of them.
+//! Loops in the machine's vector instructions, chosen at run time: an operation is written once, over the registers of
+//! any instruction set ([`WithSimd`]), and [`Isa::run`] runs it compiled for one of them.
 //!
 //! ```
 //! use gmm_host::simd::{Isa, Lane, Simd, WithSimd, lanes};

@@ -1,4 +1,4 @@
-//! What an M-step leaves as it is.
+//! Parameters that an M-step leaves unchanged.
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{gram, inverse};
@@ -6,20 +6,20 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use std::fmt;
 
-/// Of which components a parameter stays as it is.
+/// The components of which a parameter is frozen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Frozen {
-    /// Of none.
+    /// None.
     #[default]
     None,
-    /// Of all.
+    /// All.
     All,
-    /// Of these, counted from 0.
+    /// These, counted from 0.
     Components(Vec<usize>),
 }
 
 impl Frozen {
-    /// Whether the parameter of this component stays.
+    /// Whether the parameter of this component is frozen.
     pub fn has(&self, component: usize) -> bool {
         match self {
             Self::None => false,
@@ -28,7 +28,7 @@ impl Frozen {
         }
     }
 
-    /// Whether that of any component stays.
+    /// Whether the parameter of any component is frozen.
     pub fn any(&self) -> bool {
         match self {
             Self::None => false,
@@ -37,12 +37,11 @@ impl Frozen {
         }
     }
 
-    /// For each of K components whether its parameter stays.
+    /// Returns, for each of K components, whether its parameter is frozen.
     pub fn mask(&self, n_components: usize) -> Vec<bool> {
         (0..n_components).map(|c| self.has(c)).collect()
     }
 
-    /// What either says.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::None, other) | (other, Self::None) => other,
@@ -56,7 +55,6 @@ impl Frozen {
 }
 
 impl From<bool> for Frozen {
-    /// Of all components, or of none.
     fn from(all: bool) -> Self {
         if all { Self::All } else { Self::None }
     }
@@ -68,8 +66,7 @@ impl From<Vec<usize>> for Frozen {
     }
 }
 
-/// Which parameters an M-step leaves as they are, of all components or of single ones, and whether
-/// the others are equal.
+/// Which parameters an M-step leaves unchanged, of all or of single components, and whether the free ones are equal.
 ///
 /// ```
 /// use gmm_host::{Freeze, Frozen};
@@ -87,20 +84,20 @@ impl From<Vec<usize>> for Frozen {
     serde(try_from = "String", into = "String")
 )]
 pub struct Freeze {
-    /// Leave these weights. The other components share what they leave of 1.
+    /// Freeze these weights. The other components share the rest of 1.
     pub weights: Frozen,
-    /// Leave these means.
+    /// Freeze these means.
     pub means: Frozen,
-    /// Leave these covariances; of `tied` ones all or none.
+    /// Freeze these covariances; `tied` ones all or none.
     pub covariances: Frozen,
-    /// Give all components whose weight is not frozen the same weight.
+    /// Give all components with a free weight the same weight.
     pub equal_weights: bool,
-    /// Give all components whose mean is not frozen the same mean, which makes them a scale mixture.
+    /// Give all components with a free mean the same mean, which makes them a scale mixture.
     pub equal_means: bool,
 }
 
 impl Freeze {
-    /// What either says.
+    /// Freezes the parameters of both, and makes equal the parameters that either makes equal.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -112,12 +109,11 @@ impl Freeze {
         }
     }
 
-    /// The parameters by name.
     fn parts(&self) -> [(&'static str, &Frozen); 3] {
         [("covariances", &self.covariances), ("means", &self.means), ("weights", &self.weights)]
     }
 
-    /// Checks the numbers of the components.
+    /// Checks the component numbers and the combination of options.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -132,10 +128,7 @@ impl Freeze {
         }
         let all = |frozen: &Frozen| (0..n_components).all(|c| frozen.has(c));
         if covariance_type == CovarianceType::Tied && self.covariances.any() && !all(&self.covariances) {
-            return bad(
-                "covariances of some components".into(),
-                "a tied covariance is frozen of all components or of none",
-            );
+            return bad("covariances of some components".into(), "freeze a tied covariance for all components or none");
         }
         if self.equal_weights && all(&self.weights) {
             return bad("all weights, and equal weights".into(), "leave out one of them");
@@ -146,7 +139,7 @@ impl Freeze {
         Ok(())
     }
 
-    /// As [`check`](Self::check), for methods that leave a parameter of all components or of none.
+    /// As [`check`](Self::check), for methods that freeze a parameter of all components or of none.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -156,13 +149,13 @@ impl Freeze {
             return Err(Error::BadParameter {
                 name: "freeze",
                 value: self.to_string(),
-                remedy: "variational inference can freeze a parameter of all components only",
+                remedy: "variational inference can only freeze a parameter for all components",
             });
         }
         Ok(())
     }
 
-    /// New weights, in proportion to these numbers where they are not frozen.
+    /// Returns the new weights: free ones are in proportion to `numbers`.
     pub fn weights(&self, numbers: Array1<f64>, previous: &Mixture) -> Array1<f64> {
         let k = numbers.len();
         let numbers = if self.equal_weights { Array1::ones(k) } else { numbers };
@@ -170,16 +163,16 @@ impl Freeze {
         let of_free: f64 = (0..k).filter(|&c| !mask[c]).map(|c| numbers[c]).sum();
         let of_frozen: f64 = (0..k).filter(|&c| mask[c]).map(|c| previous.weights()[c]).sum();
         if of_free == 0.0 {
-            // Nothing says how to share.
+            // The numbers give no shares.
             return previous.weights().to_owned();
         }
         let share = (1.0 - of_frozen).max(0.0);
         Array1::from_shape_fn(k, |c| if mask[c] { previous.weights()[c] } else { share * numbers[c] / of_free })
     }
 
-    /// The mean that all components share whose mean is not frozen: with nₖ samples around x̄ₖ, the
-    /// likeliest one under the covariances before, (Σₖ nₖ Σₖ⁻¹)⁻¹ Σₖ nₖ Σₖ⁻¹ x̄ₖ (Meng and Rubin 1993,
-    /// "Maximum likelihood estimation via the ECM algorithm"). None where no such component has samples.
+    /// Returns the mean that the components with free means share. With nₖ samples around x̄ₖ it is the likeliest one
+    /// under the previous covariances, (Σₖ nₖ Σₖ⁻¹)⁻¹ Σₖ nₖ Σₖ⁻¹ x̄ₖ (Meng and Rubin 1993, "Maximum likelihood
+    /// estimation via the ECM algorithm"); `None` if no such component has samples.
     pub(crate) fn shared_mean(
         &self,
         counts: ArrayView1<'_, f64>,
@@ -188,7 +181,7 @@ impl Freeze {
     ) -> Option<Array1<f64>> {
         let (k, d) = means.dim();
         let sharing = || (0..k).filter(|&c| !self.means.has(c) && counts[c] > 0.0);
-        // Differences from one of them, so that nothing is lost far from the origin.
+        // Differences from one of the means keep their digits far from the origin.
         let origin = means.row(sharing().max_by(|&a, &b| counts[a].total_cmp(&counts[b]))?);
         let shift = if previous.factor().is_some() {
             let (mut precision, mut moment) = (Array2::zeros((d, d)), Array1::zeros(d));
@@ -212,7 +205,7 @@ impl Freeze {
         shift.iter().all(|v| v.is_finite()).then(|| &origin + &shift)
     }
 
-    /// A start with the weights and means that every M-step will give it, so that no lower bound falls.
+    /// Gives a start the weights and means that every M-step will give it, so that no lower bound falls.
     pub fn start(&self, mixture: Mixture) -> Result<Mixture> {
         if !self.equal_weights && !self.equal_means {
             return Ok(mixture);
@@ -226,7 +219,7 @@ impl Freeze {
         let Some(mean) = mean else {
             return Mixture::from_parts(weights, means, covariances, mixture.factor().cloned());
         };
-        // Around the new mean, so that components stay as different as they were.
+        // Spread each covariance around the new mean, so that components stay as different as they were.
         let tied = covariances.covariance_type() == CovarianceType::Tied;
         for c in (0..weights.len()).filter(|&c| !self.means.has(c)) {
             let delta = &means.row(c) - &mean;
@@ -243,8 +236,8 @@ impl Freeze {
 impl std::str::FromStr for Freeze {
     type Err = Error;
 
-    /// Names, separated by commas: `weights`, `means`, `covariances`, each of all components or,
-    /// after `=`, of some of them; and `weights=equal`, `means=equal`. `none` freezes nothing.
+    /// Parses names separated by commas: `weights`, `means`, `covariances`, each for all components or, after `=`, for
+    /// some; also `weights=equal`, `means=equal`. `none` freezes nothing.
     fn from_str(text: &str) -> Result<Self> {
         let bad = |part: &str| Error::BadParameter {
             name: "freeze",
@@ -298,7 +291,7 @@ impl From<Freeze> for String {
 }
 
 impl fmt::Display for Freeze {
-    /// As it is parsed, in one order; `none` where nothing is frozen.
+    /// Writes the form that is parsed, in one order; `none` if nothing is frozen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Vec::new();
         for (name, frozen) in self.parts() {

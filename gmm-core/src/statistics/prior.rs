@@ -1,18 +1,16 @@
-//! The conjugate prior of a mixture's parameters, with which a fit by EM finds the mode of the
-//! posterior (MAP).
+//! The conjugate prior of a mixture's parameters, for EM to the mode of the posterior (MAP).
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{squared_length, trace_of_product};
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Axis};
 
-/// The prior of a mixture's parameters: weights π ~ Dirichlet(α, …, α), covariances
-/// Σₖ ~ InverseWishart(Ψ, ν), and means μₖ | Σₖ ~ N(mₖ, Σₖ/κ).
+/// The prior of a mixture's parameters: weights π ~ Dirichlet(α, …, α), covariances Σₖ ~ InverseWishart(Ψ, ν), and
+/// means μₖ | Σₖ ~ N(mₖ, Σₖ/κ).
 ///
-/// Covariances that are no `full` matrices have the density of the inverse Wishart distribution at
-/// those matrices that they are. So for all types the mode of the posterior is what the samples give
-/// together with ν + D + 1 more (and 1 more where κ is above 0) whose scatter is Ψ, with κ samples at
-/// mₖ, and with α − 1 counts of each component (Fraley and Raftery 2007, for `full`).
+/// Covariances other than `full` have the inverse Wishart density of the matrices they stand for. For every type, the
+/// mode of the posterior is the estimate from the samples joined by ν + D + 1 samples (one more if κ > 0) with the
+/// scatter Ψ, by κ samples at mₖ, and by α − 1 counts of each component (Fraley and Raftery 2007, for `full`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConjugatePrior {
     weight_concentration: f64,
@@ -23,13 +21,11 @@ pub struct ConjugatePrior {
 }
 
 impl ConjugatePrior {
-    /// Puts a prior together: α, at least 1; κ, at least 0; m (K, D), or (1, D) for all components;
-    /// ν, above D − 1; Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D)
-    /// or (1,).
+    /// Builds a prior from α ≥ 1; κ ≥ 0; m (K, D), or (1, D) for all components; ν > D − 1; and Ψ in the covariance
+    /// type's shape for one component: (1, D, D), (D, D), (1, D) or (1,).
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a number that is not in its range or not finite;
-    /// [`Error::ShapeMismatch`].
+    /// [`Error::BadParameter`] for a number out of its range or not finite; [`Error::ShapeMismatch`].
     pub fn new(
         weight_concentration: f64,
         mean_precision: f64,
@@ -52,7 +48,6 @@ impl ConjugatePrior {
         Ok(Self { weight_concentration, mean_precision, means, degrees_of_freedom, covariance })
     }
 
-    /// The diagonal of a covariance of one component.
     fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {
         match covariance {
             Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),
@@ -62,34 +57,34 @@ impl ConjugatePrior {
         }
     }
 
-    /// α − 1.
+    /// Returns α − 1.
     pub(crate) fn pseudo_count(&self) -> f64 {
         self.weight_concentration - 1.0
     }
 
-    /// κ.
+    /// Returns κ.
     pub fn mean_precision(&self) -> f64 {
         self.mean_precision
     }
 
-    /// mₖ.
+    /// Returns mₖ.
     pub fn mean(&self, component: usize) -> ndarray::ArrayView1<'_, f64> {
         self.means.row(component.min(self.means.nrows() - 1))
     }
 
-    /// How many samples have the scatter Ψ.
+    /// Returns the number of samples that Ψ stands for.
     fn samples(&self) -> f64 {
         self.degrees_of_freedom + self.means.ncols() as f64 + 1.0
     }
 
-    /// What a covariance is divided by, besides the counts and κ of its components.
+    /// Returns the number added to the counts and κ before they divide a scatter.
     pub fn divisor(&self, n_components: usize) -> f64 {
         let of_mean = if self.mean_precision > 0.0 { 1.0 - self.mean_precision } else { 0.0 };
         let means = if self.covariance.covariance_type() == CovarianceType::Tied { n_components } else { 1 };
         self.samples() + means as f64 * of_mean
     }
 
-    /// Adds Ψ to the scatter of each component, or to that of all.
+    /// Adds Ψ to the scatter of each component, or to a tied scatter.
     pub(crate) fn add_scatter(&self, scatter: &mut Covariances) {
         let d = self.means.ncols() as f64;
         match (scatter, &self.covariance) {
@@ -115,8 +110,8 @@ impl ConjugatePrior {
         self.covariance.check_type("the prior's covariance", covariance_type, 1, n_features)
     }
 
-    /// The logarithm of the prior's density at the parameters of a mixture of its shape, up to a
-    /// constant. A weight of 0 counts only if α is above 1: the density is 0 there.
+    /// Returns the logarithm of the prior's density at a mixture of the same shape, up to a constant. A weight of 0
+    /// counts only if α > 1: the density is 0 there.
     pub fn log_density(&self, mixture: &Mixture) -> f64 {
         let (k, d) = mixture.means().dim();
         let alpha = self.pseudo_count();

@@ -1,4 +1,4 @@
-//! Sums as backends form them, and the statistics that follow from them.
+//! Sums as backends form them, and their conversion to statistics.
 use super::Statistics;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
@@ -6,28 +6,26 @@ use crate::model::linalg::{all, mirror, try_for_each_row, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
 
-/// Raw sums as a backend forms them, in float64: moments around centres near the data.
+/// Raw float64 sums of a backend: moments around centres near the data.
 #[derive(Debug, Clone)]
 pub struct CentredSums {
-    /// Σᵢ wᵢ, the total weight of the samples (their number, without weights).
+    /// The total weight Σᵢ wᵢ of the samples (their number, without weights).
     pub weight: f64,
     /// Σᵢ wᵢ log p(xᵢ).
     pub log_likelihood: f64,
-    /// The centres cₖ (K, D); all rows may be equal. The nearer to the means, the less cancels.
+    /// The centres cₖ (K, D); rows may be equal. The nearer they are to the means, the less cancels.
     pub centres: Array2<f64>,
     /// Σᵢ rᵢₖ (K,).
     pub counts: Array1<f64>,
     /// Σᵢ rᵢₖ (xᵢ − cₖ) (K, D).
     pub first: Array2<f64>,
-    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag`
-    /// the diagonals, `spherical` the traces. Of a matrix only the lower triangle (row ≥ column) is
-    /// read.
+    /// Σᵢ rᵢₖ (xᵢ − cₖ)(xᵢ − cₖ)ᵀ in the shape of the covariance type: `tied` summed over k, `diag` the diagonals,
+    /// `spherical` the traces. Only the lower triangle (row ≥ column) of a matrix is read.
     pub second: Covariances,
 }
 
 impl CentredSums {
-    /// The means: around them the first moments are zero. The centres of components without
-    /// samples.
+    /// Returns the means, around which the first moments are zero, and the centres of components without samples.
     pub fn new_centres(&self) -> Array2<f64> {
         let mut means = self.centres.clone();
         for ((c, j), mean) in means.indexed_iter_mut() {
@@ -38,12 +36,10 @@ impl CentredSums {
         means
     }
 
-    /// Whether the second moments around the means, as differences of those around the centres,
-    /// would lose more than 20 of their 53 binary digits in some feature. This is so where samples
-    /// that lie close together have just become a component of their own, whose mean moves by many
-    /// of its new standard deviations. A mean that moves by less than a thousandth of the standard
-    /// deviation that it had in `mixture` does not count: the moments around a centre so near
-    /// change nothing that the fit could notice.
+    /// Whether moving the second moments to the means would lose more than 20 of their 53 binary digits in some
+    /// feature. This happens when close samples have just become a component, whose mean moves by many of its new
+    /// standard deviations. A mean that moves by less than a thousandth of its standard deviation in `mixture` does not
+    /// count: the fit would not notice.
     pub fn cancel(&self, mixture: &Mixture) -> bool {
         const LOST: f64 = (1u64 << 20) as f64;
         const MOVED: f64 = 1e-3;
@@ -71,13 +67,12 @@ impl CentredSums {
         }
     }
 
-    /// Adds the moments of values that are missing, of features that do not depend on each other
-    /// (`diag`, `spherical`): a value has the mean and the variance that the component has in its
-    /// column. `observed`: Σᵢ rᵢₖ over the samples that have a value in the column, of a component
-    /// and a column.
+    /// Adds the moments of missing values in features that do not covary (`diag`, `spherical`): a missing value has the
+    /// component's mean and variance in its column. `observed(c, j)` returns Σᵢ rᵢₖ over the samples with a value in
+    /// column j.
     pub fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64) {
         for ((c, j), first) in self.first.indexed_iter_mut() {
-            // Rounding leaves a little where nothing is missing.
+            // If no value is missing, rounding leaves a small difference.
             let missing = (self.counts[c] - observed(c, j)).max(0.0);
             if missing > 0.0 {
                 let delta = mixture.means()[[c, j]] - self.centres[[c, j]];
@@ -94,20 +89,18 @@ impl CentredSums {
 }
 
 impl Statistics {
-    /// Moves the moments from the given centres to each component's own mean: x̄ₖ = cₖ + δₖ with
-    /// δₖ = first/count, and scatter = second − Nₖ δₖ δₖᵀ. What rounding leaves below zero on a
-    /// diagonal becomes zero. A component with count zero has the mean cₖ.
+    /// Moves the moments from the centres to the means: x̄ₖ = cₖ + δₖ with δₖ = first/count, and scatter = second − Nₖ
+    /// δₖ δₖᵀ. A diagonal entry that rounding makes negative becomes zero. A component with count zero has the mean cₖ.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] where a sum is NaN or infinite, or a
-    /// count negative.
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a sum that is NaN or infinite, or a negative count.
     pub fn from_centred_sums(sums: CentredSums) -> Result<Self> {
         Self::from_sums(sums, |_, _, _| {})
     }
 
-    /// As [`from_centred_sums`](Self::from_centred_sums), where `write` first writes the moments of each
-    /// component with a covariance of its own, diagonal or full: the first ones (D,), and the second ones
-    /// (D,) or (D, D), row by row. So they stay in a core's cache.
+    /// As [`from_centred_sums`](Self::from_centred_sums), but `write` first writes the moments of each component with
+    /// its own diagonal or full covariance: first moments (D,), and second moments (D,) or (D, D), row by row. The
+    /// moments thus stay in a core's cache.
     pub fn from_sums(sums: CentredSums, write: impl Fn(usize, &mut [f64], &mut [f64]) + Sync) -> Result<Self> {
         let CentredSums { weight, log_likelihood, mut centres, counts, first, second } = sums;
         let (k, d) = centres.dim();
@@ -150,12 +143,12 @@ impl Statistics {
         Ok(Self { weight, log_likelihood, counts, means: centres, scatter })
     }
 
-    /// From responsibilities (N, K) that no mixture gave, for example the labels of another
-    /// clustering or random numbers. The log-likelihood is 0.
+    /// Returns the statistics of responsibilities (N, K) from elsewhere, such as labels of another clustering or random
+    /// numbers. The log-likelihood is 0.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not
-    /// finite or a negative count.
+    /// [`Error::ShapeMismatch`]; [`Error::NonFiniteStatistic`] for a responsibility that is not finite or a negative
+    /// count.
     pub fn from_responsibilities(
         x: ArrayView2<'_, f64>,
         responsibilities: ArrayView2<'_, f64>,
@@ -189,7 +182,7 @@ impl Statistics {
     }
 }
 
-/// The error of a sum that is NaN or infinite, or of a negative count.
+/// Returns the error for a log-likelihood that is not finite, or for a negative or infinite count.
 fn check_totals(log_likelihood: f64, counts: &Array1<f64>) -> Result<()> {
     if !log_likelihood.is_finite() {
         let (what, value) = ("the log-likelihood", log_likelihood);
@@ -201,17 +194,14 @@ fn check_totals(log_likelihood: f64, counts: &Array1<f64>) -> Result<()> {
     }
 }
 
-/// An array whose rows lie one after the other.
 fn row_by_row<D: Dimension>(v: Array<f64, D>) -> Array<f64, D> {
     if v.is_standard_layout() { v } else { v.as_standard_layout().into_owned() }
 }
 
-/// The numbers of a part of such an array.
 fn numbers<'a, D: Dimension>(v: &'a mut ArrayViewMut<'_, f64, D>) -> &'a mut [f64] {
     v.as_slice_mut().unwrap_or_default()
 }
 
-/// Divides a component's first moments by its count.
 fn divide(first: &mut [f64], count: f64) {
     if count > 0.0 {
         first.iter_mut().for_each(|v| *v /= count);
@@ -220,9 +210,8 @@ fn divide(first: &mut [f64], count: f64) {
     }
 }
 
-/// The error of a component's moment that is NaN or infinite.
 fn check_finite(what: &'static str, component: usize, moments: &[f64]) -> Result<()> {
-    // All at once first, which is many times as fast.
+    // `all` is many times as fast as the search.
     if !all(moments, f64::is_finite)
         && let Some(&value) = moments.iter().find(|v| !v.is_finite())
     {
@@ -231,8 +220,8 @@ fn check_finite(what: &'static str, component: usize, moments: &[f64]) -> Result
     Ok(())
 }
 
-/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its
-/// mean, and makes its first moments its mean less the centre.
+/// Moves the second moments (D,) of a component with a diagonal covariance from its centre to its mean, and replaces
+/// its first moments by the mean less the centre.
 fn move_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
     check_finite("the first moment", component, first)?;
     check_finite("the second moment", component, second)?;
@@ -241,8 +230,7 @@ fn move_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f
     Ok(())
 }
 
-/// As [`move_to_mean`], of a component with a full covariance: its second moments (D, D), row by
-/// row, of which only the lower triangle is read.
+/// As [`move_to_mean`], for a full covariance: second moments (D, D) by rows, of which the lower triangle is read.
 fn move_matrix_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
     check_finite("the first moment", component, first)?;
     divide(first, count);
@@ -254,11 +242,11 @@ fn move_matrix_to_mean(component: usize, count: f64, first: &mut [f64], second: 
             for (i, row) in second.chunks_exact_mut(d).enumerate() {
                 let row = &mut row[..=i];
                 if count > 0.0 {
-                    // The product of the deltas first, as everywhere.
+                    // (a * b) first keeps the result symmetric, as in `add_outer`.
                     let a = delta[i];
                     row.iter_mut().zip(delta).for_each(|(v, b)| *v -= count * (a * b));
                 }
-                // What was not finite still is not.
+                // A value that was not finite is still not finite.
                 finite &= all(row, f64::is_finite);
             }
             finite
@@ -272,8 +260,7 @@ fn move_matrix_to_mean(component: usize, count: f64, first: &mut [f64], second: 
     Ok(())
 }
 
-/// As [`move_to_mean`], of all components: the scatter from second moments that are a sum over the
-/// components or over the features.
+/// As [`move_to_mean`], for second moments that are sums over the components or over the features.
 fn move_shared_to_means(counts: &Array1<f64>, first: &mut Array2<f64>, mut second: Covariances) -> Result<Covariances> {
     match &second {
         Covariances::Spherical(v) => {
@@ -303,14 +290,12 @@ fn move_shared_to_means(counts: &Array1<f64>, first: &mut Array2<f64>, mut secon
     }
 }
 
-/// Sets diagonal entries that rounding left below zero to zero, and mirrors the lower triangle, of
-/// a matrix of D rows.
+/// Clamps the diagonal of a matrix of D rows at zero, and mirrors its lower triangle.
 fn tidy_matrix(matrix: &mut [f64], d: usize) {
     matrix.iter_mut().step_by(d + 1).for_each(clamp);
     mirror(matrix, d);
 }
 
-/// Sets a variance that rounding left below zero to zero.
 fn clamp(v: &mut f64) {
     *v = v.max(0.0);
 }

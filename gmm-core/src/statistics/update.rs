@@ -17,20 +17,17 @@ use ndarray::{Array1, ArrayView1, ArrayView2, Axis};
 pub struct Update {
     /// The new parameters.
     pub mixture: Mixture,
-    /// Components (ascending) that lost their samples or collapsed onto a point, and retained their
-    /// earlier parameters.
+    /// The components (ascending) that lost their samples or collapsed onto a point, and kept their earlier parameters.
     pub retained: Vec<usize>,
 }
 
 impl Statistics {
-    /// The M-step when there is no previous mixture: every component must have samples and a usable
-    /// covariance.
-    ///
-    /// The formulas are those of [`update`](Self::update).
+    /// Computes the M-step without a previous mixture, by the formulas of [`update`](Self::update). Every component
+    /// must have samples and a usable covariance.
     ///
     /// # Errors
-    /// [`Error::EmptyComponent`]; as [`Mixture::new`] where a covariance is not usable (with
-    /// `reg_covar` zero, a constant column is enough).
+    /// [`Error::EmptyComponent`]; as [`Mixture::new`] if a covariance is not usable, as for a constant column without
+    /// `reg_covar`.
     pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
         if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
             return Err(Error::EmptyComponent { component, count });
@@ -50,39 +47,35 @@ impl Statistics {
         }
     }
 
-    /// The M-step of an EM iteration that began at `previous`, with scikit-learn's formulas: with
-    /// nₖ = Nₖ + 10·ε ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ
-    /// (`tied`: / Σ nₖ; `spherical`: the mean over the features) with `reg_covar` added to the
-    /// diagonal. (scikit-learn's means are Σ r x / nₖ, which draws a component that has almost
-    /// nothing towards the origin; here they do not depend on the origin.)
+    /// Computes the M-step of an EM iteration from `previous`, with scikit-learn's formulas: with nₖ = Nₖ + 10·ε
+    /// ([`COUNT_FLOOR`]), weights nₖ / Σ nₖ, means x̄ₖ, covariances scatter / nₖ (`tied`: / Σ nₖ; `spherical`: the mean
+    /// over the features) with `reg_covar` added to the diagonal. (scikit-learn's means Σ r x / nₖ draw a nearly empty
+    /// component towards the origin; these do not depend on the origin.)
     ///
-    /// Frozen parameters stay those of `previous`; covariances are then taken around frozen means, and
-    /// weights share what frozen ones leave of 1, so that each is the best beside what is frozen.
+    /// Frozen parameters stay as in `previous`. Covariances are taken around frozen means, and free weights share the
+    /// rest of 1, so each parameter is the best given the frozen ones.
     ///
-    /// A component with Nₖ ≤ 10·ε has lost its samples: it retains its mean and its covariance, and
-    /// its weight nₖ / Σ nₖ is nearly zero. A component whose new covariance is not positive
-    /// definite, because it collapsed onto a point or a plane and `reg_covar` is too small, retains
-    /// its last covariance. Neither lowers the likelihood, because the M-step of each parameter is
-    /// a maximum whatever the other parameter is. [`Update::retained`] lists both.
+    /// A component with Nₖ ≤ 10·ε has lost its samples: it keeps its mean and covariance, and its weight nₖ / Σ nₖ is
+    /// nearly zero. A component whose new covariance is not positive definite, because it collapsed onto a point or a
+    /// plane and `reg_covar` is too small, keeps its last covariance. Neither lowers the likelihood, because the M-step
+    /// of each parameter is a maximum for any value of the other. [`Update::retained`] lists both kinds.
     ///
-    /// A covariance counts as positive definite only if rounding leaves no doubt of it. With
-    /// P = Σ⁻¹, the variance of feature j given the others is 1/Pⱼⱼ: it must be at least 16·D·2⁻⁵²
-    /// of the variance Σⱼⱼ and, without `reg_covar`, the square of 64·2⁻⁵² of the mean μⱼ, because
-    /// less is what rounding of the scatter and of the mean leaves of zero. Where rounding could
-    /// still take noticeably from the likelihood, the new covariance is taken only if it gains more
-    /// than that over the last one.
+    /// A covariance counts as positive definite only if rounding leaves no doubt. With P = Σ⁻¹, the variance 1/Pⱼⱼ of
+    /// feature j given the others must be at least 16·D·2⁻⁵² of the variance Σⱼⱼ and, without `reg_covar`, the square
+    /// of 64·2⁻⁵² of the mean μⱼ: rounding of the scatter and of the mean can turn zero into anything smaller. If
+    /// rounding could still lower the likelihood noticeably, the new covariance is taken only if it gains more than
+    /// that over the last one.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where `previous` has another K or D,
-    /// [`Error::WrongCovarianceType`]. As [`Mixture::new`] where not one component with samples has
-    /// a usable covariance: the data are degenerate then, and `reg_covar` is too small.
+    /// [`Error::ShapeMismatch`] if `previous` has another K or D, [`Error::WrongCovarianceType`]. As [`Mixture::new`]
+    /// if no component with samples has a usable covariance: the data are degenerate, and `reg_covar` is too small.
     pub fn update(&self, previous: &Mixture, reg_covar: f64, freeze: &Freeze) -> Result<Update> {
         self.clone().into_update(previous, reg_covar, freeze, None)
     }
 
-    /// As [`update`](Self::update), to the mode of the posterior under a prior: nothing collapses that
-    /// the prior keeps from it, and the sum of the log-likelihood and the
-    /// [logarithm of the prior's density](ConjugatePrior::log_density) never falls.
+    /// As [`update`](Self::update), to the mode of the posterior under a prior. The prior can keep components from
+    /// collapsing, and the sum of the log-likelihood and the [logarithm of the prior's
+    /// density](ConjugatePrior::log_density) never falls.
     ///
     /// # Errors
     /// As [`update`](Self::update), and for a prior of another shape.
@@ -96,9 +89,8 @@ impl Statistics {
         self.clone().into_update(previous, reg_covar, freeze, Some(prior))
     }
 
-    /// As [`update`](Self::update) or [`update_under`](Self::update_under), with the new covariances
-    /// in the memory of the scatter. Large matrices in new memory would take a good part of the time
-    /// of an M-step.
+    /// As [`update`](Self::update) or [`update_under`](Self::update_under), but reuses the memory of the scatter for
+    /// the covariances: new memory for large matrices would take a good part of an M-step's time.
     ///
     /// # Errors
     /// As [`update_under`](Self::update_under).
@@ -129,7 +121,7 @@ impl Statistics {
             divisor = prior.divisor(k);
         }
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
-        // Those whose covariance follows from nothing.
+        // Components without any information about their covariance.
         let bare = if prior.is_some() { &[][..] } else { &empty };
         let mut means = self.means.clone();
         for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
@@ -160,7 +152,7 @@ impl Statistics {
         let (factor, mut failures) = covariances.factorise();
         let n_alive = if tied { 1 } else { k - bare.len() };
         let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?;
-        // With the factors that they have, which may come from precisions.
+        // Frozen components keep their factors, which may come from precisions.
         frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
         failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
         let failed: Vec<usize> = failures.iter().filter_map(component_of).collect();
@@ -195,7 +187,7 @@ impl Statistics {
         Ok(Update { mixture, retained })
     }
 
-    /// Joins the samples that a prior stands for: κ at each mean, and Ψ.
+    /// Adds the samples that a prior stands for: κ at each mean, and Ψ.
     fn add_prior(&mut self, prior: &ConjugatePrior) {
         let kappa = prior.mean_precision();
         for c in 0..self.n_components() {
@@ -212,13 +204,13 @@ impl Statistics {
         prior.add_scatter(&mut self.scatter);
     }
 
-    /// [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
+    /// Returns [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
     fn floor(&self) -> f64 {
         COUNT_FLOOR * self.weight.min(1.0)
     }
 
-    /// Scatter around the given means over the counts and `more` (of each component, or of a tied
-    /// covariance), with the diagonal raised.
+    /// Divides the scatter around the given means by the counts plus `more` (per component, or once for a tied
+    /// covariance), and raises the diagonal by `reg_covar`.
     pub(crate) fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64, more: f64) -> Covariances {
         let (k, d) = self.means.dim();
         let floor = self.floor();
@@ -255,30 +247,24 @@ impl Statistics {
     }
 }
 
-/// How much of the mean log-likelihood of a component's samples rounding of its covariance may take
-/// without being noticed.
+/// The loss of mean log-likelihood from rounding of a covariance that goes unnoticed.
 const LOSS: f64 = 1e-9;
 
-/// What rounding does to a new covariance.
 #[derive(Debug, Clone, Copy)]
 struct Rounding {
-    /// The last feature of which rounding leaves nothing, and its variance given the other
-    /// features.
+    /// The last feature whose variance given the others is all rounding error, and that variance.
     unusable: Option<(usize, f64)>,
-    /// What rounding may take from the mean log-likelihood of the component's samples.
+    /// The most that rounding may take from the mean log-likelihood of the component's samples.
     loss: f64,
 }
 
 impl Rounding {
-    /// For each of the components (of the one covariance of all, if it is tied) whose factors are
-    /// sound.
+    /// Computes the effect for each of the components whose factors are sound (once for a tied covariance).
     ///
-    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), as is the
-    /// Cholesky factorisation by about D of them. With ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1
-    /// (by how many times the other features reduce the variance of feature j), this moves tr(P·S)
-    /// by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum at S, so that it loses the
-    /// square, η²/4. A mean that is off by a unit in its last place takes at most D/2·Σⱼ
-    /// Pⱼⱼ·(2⁻⁵²·μⱼ)².
+    /// The sums of a scatter S are off by a few units in the last place of √(Sᵢᵢ·Sⱼⱼ), and the Cholesky factorisation
+    /// by about D of them. With ε for both, P = Σ⁻¹, and vⱼ = Pⱼⱼ·Σⱼⱼ ≥ 1 (the factor by which the other features
+    /// reduce the variance of feature j), this moves tr(P·S) by at most η = ε·(Σⱼ √vⱼ)². The likelihood has its maximum
+    /// at S, so it loses η²/4. A mean that is off by a unit in its last place takes at most D/2·Σⱼ Pⱼⱼ·(2⁻⁵²·μⱼ)².
     fn of_each(mixture: &Mixture, components: &[usize], reg_covar: f64) -> Vec<(Option<usize>, Self)> {
         let means = mixture.means();
         if mixture.covariance_type() == CovarianceType::Tied {
@@ -308,7 +294,7 @@ impl Rounding {
                 None => 1.0 / variance,
             };
             let (reduced, unit) = (precision * variance, f64::EPSILON * mean);
-            // The mean of a constant column, of which `reg_covar` is the variance, is exact.
+            // A constant column, whose variance is `reg_covar`, has an exact mean.
             let units = if reg_covar > 0.0 { 0.0 } else { precision * unit * unit };
             roots += reduced.sqrt();
             of_mean += units;
@@ -321,19 +307,19 @@ impl Rounding {
         Self { unusable, loss: 0.25 * moved * moved + 0.5 * d * of_mean }
     }
 
-    /// The error about the covariance of a component, or about that of all.
+    /// Returns the error about the covariance of a component, or about the tied one.
     fn failure(&self, component: Option<usize>, covariance_type: CovarianceType) -> Option<Error> {
         let (feature, variance) = self.unusable?;
         if covariance_type.has_matrices() {
             return Some(Error::NotPositiveDefinite { component, pivot: feature });
         }
-        let remedy = "that is less than rounding of the mean; was a column constant? add reg_covar";
+        let remedy = "this is within the rounding error of the mean; was a column constant? add reg_covar";
         let what = format!("variance in column {feature}");
         Some(Error::BadComponent { what, component: component.unwrap_or(0), value: variance, remedy })
     }
 }
 
-/// The component that an error about a covariance names; none for the covariance of all.
+/// Returns the component that an error about a covariance names; `None` for a tied covariance.
 fn component_of(failure: &Error) -> Option<usize> {
     match failure {
         Error::NotPositiveDefinite { component, .. } => *component,
@@ -342,9 +328,8 @@ fn component_of(failure: &Error) -> Option<usize> {
     }
 }
 
-/// By how much the mean log-likelihood of the samples of component `c` (of all, if the covariance
-/// is tied), of which Σ is the covariance, is larger under Σ than under the covariance Σ' of the
-/// mixture before: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
+/// Returns the gain in mean log-likelihood of the samples of component `c` (of all, if tied), whose covariance is Σ,
+/// under Σ over the covariance Σ' of `before`: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
 fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     let sigma = match new.covariances() {
         Covariances::Full(v) => Some(v.index_axis(Axis(0), c)),
@@ -365,7 +350,6 @@ fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     0.5 * twice
 }
 
-/// The weights of components with these counts, to each of which `floor` is added.
 fn weights(counts: &Array1<f64>, floor: f64) -> Array1<f64> {
     let counts = counts + floor;
     let sum = counts.sum();

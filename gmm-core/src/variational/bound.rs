@@ -11,10 +11,9 @@ use crate::statistics::{COUNT_FLOOR, Statistics};
 use ndarray::{Array1, ArrayView1, Axis};
 
 impl VariationalMixture {
-    /// The lower bound of the evidence after an M-step, with the entropy of the E-step
-    /// ([`entropy`](Self::entropy)): that of scikit-learn, in which what does not depend on the
-    /// posterior is left out ([`constant_terms`](Self::constant_terms)). It is that of all samples,
-    /// not their mean.
+    /// Returns the lower bound of the evidence after an M-step, with the [`entropy`](Self::entropy) of the E-step. As
+    /// in scikit-learn, it omits the terms that do not depend on the posterior
+    /// ([`constant_terms`](Self::constant_terms)); it is the total over all samples, not their mean.
     pub fn lower_bound(&self, entropy: f64) -> f64 {
         let (n, d) = (&self.degrees_of_freedom, self.n_features());
         let chol = &self.log_det_factors;
@@ -24,9 +23,9 @@ impl VariationalMixture {
         neumaier_sum(terms.chain([entropy, -log_weight_norm(&self.weight_concentration)]))
     }
 
-    /// What scikit-learn's lower bound leaves out of the bound of the log-evidence: the normalising
-    /// constants of the prior and of the samples' densities. With `reg_covar` above zero, the sum is
-    /// slightly too low, because that counts as scatter of the samples.
+    /// Returns the terms of the bound that scikit-learn omits: the normalising constants of the prior and of the
+    /// samples' densities. With `reg_covar` above zero the sum is slightly too low, because `reg_covar` counts as
+    /// scatter of the samples.
     pub fn constant_terms(&self) -> f64 {
         let (prior, k, d) = (&self.prior, self.n_components(), self.n_features());
         let counts = self.expected_counts();
@@ -43,16 +42,16 @@ impl VariationalMixture {
             },
         };
         let nu = prior.degrees_of_freedom;
-        // That of νW for the factor, as `log_wishart_norm` takes it.
+        // log |U| of νW, as `log_wishart_norm` takes it.
         let chol = -0.5 * log_det + 0.5 * d as f64 * nu.ln();
         let components = k as f64 * (log_wishart_norm(nu, chol, d) + 0.5 * d as f64 * prior.mean_precision.ln());
         let weights = log_weight_norm(&prior.weight_concentration_of(&Array1::zeros(k)));
         components + weights - 0.5 * counts.sum() * d as f64 * std::f64::consts::TAU.ln()
     }
 
-    /// The entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of what is missing, under
-    /// this posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the
-    /// log-likelihood less the mean of log ρ, which the statistics give.
+    /// Returns the entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of the missing values, under this
+    /// posterior. With ρᵢₖ = rᵢₖ·Σₖ ρᵢₖ, the density of sample and component, it is the log-likelihood less the mean of
+    /// log ρ, which the statistics give.
     pub fn entropy(&self, statistics: &Statistics) -> f64 {
         let (density, d) = (&self.density, self.n_features() as f64);
         let chol = &self.log_det_factors;
@@ -69,20 +68,18 @@ impl VariationalMixture {
         neumaier_sum(of_components.into_iter().chain([statistics.log_likelihood(), tied]))
     }
 
-    /// The lower bound of the evidence of samples with these statistics, made under `before`; the
-    /// same as the fit's, of any posterior, where the fit's takes this one for what the M-step makes
-    /// of the statistics. [`constant_terms`](Self::constant_terms) are left out.
+    /// Returns the lower bound of the evidence of samples with these statistics, computed under `before`. It holds for
+    /// any posterior; the fit's bound assumes the posterior that the M-step makes of the statistics.
+    /// [`constant_terms`](Self::constant_terms) are omitted.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where `before` or the statistics are
-    /// of another K, D or covariance type.
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] if K, D or the covariance type differ.
     pub fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> Result<f64> {
         before.check_statistics(statistics)?;
         self.check_statistics(statistics)?;
         Ok(self.lower_bound(before.entropy(statistics)) + self.lower_bound_correction(statistics, reg_covar))
     }
 
-    /// Whether the statistics are of as many components and features, and of the same type.
     pub(super) fn check_statistics(&self, statistics: &Statistics) -> Result<()> {
         let (k, d) = statistics.means().dim();
         if self.means().dim() != (k, d) {
@@ -92,9 +89,8 @@ impl VariationalMixture {
         self.covariances().check_type("the posterior's covariances", statistics.covariance_type(), k, d)
     }
 
-    /// What is to be added to [`lower_bound`](Self::lower_bound), which counts on the M-step, where
-    /// this posterior is not what the M-step makes of the statistics: where parts of it were frozen,
-    /// or other samples count too.
+    /// Returns the correction to [`lower_bound`](Self::lower_bound), which assumes an M-step, for a posterior that is
+    /// not the M-step's: parts were frozen, or other samples count too.
     fn lower_bound_correction(&self, statistics: &Statistics, reg_covar: f64) -> f64 {
         let (prior, d) = (&self.prior, self.n_features() as f64);
         let counts = &statistics.counts() + COUNT_FLOOR;
@@ -123,15 +119,14 @@ impl VariationalMixture {
         neumaier_sum(of_components.into_iter().chain([weights, tied]))
     }
 
-    /// How many numbers would take as long to go through as what a bound has of a component: with
-    /// matrices, the product of two.
+    /// Returns the work of a bound for a component, as a number of numbers: with matrices, the product of two.
     fn numbers_of_component(&self) -> usize {
         let d = self.n_features();
         if self.density.factor().is_some() { d + d * d * d / 64 } else { d }
     }
 
-    /// tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; of a tied covariance without the samples'
-    /// scatter around their means, which is that of all components.
+    /// Returns tr(E[Λ]·Σᵢ rᵢ(xᵢ − m)(xᵢ − m)ᵀ) of a component; for a tied covariance, without the scatter around the
+    /// samples' means, which all components share.
     fn expected_squares(&self, statistics: &Statistics, c: usize) -> f64 {
         let (count, means) = (statistics.counts()[c], self.means());
         let (mean, of_samples) = (means.row(c), statistics.means());
@@ -150,7 +145,6 @@ impl VariationalMixture {
         around_mean + count * self.expected_square(c, (&of_samples - &mean).view())
     }
 
-    /// xᵀ·E[Λ]·x for the precision of a component.
     fn expected_square(&self, c: usize, x: ArrayView1<'_, f64>) -> f64 {
         match (self.covariances(), self.density.factor_of(c)) {
             (_, Some(u)) => squared_length(u, &row_major(x)),
@@ -159,20 +153,18 @@ impl VariationalMixture {
         }
     }
 
-    /// tr(E[Λ]·S) for the precision of a component and the matrix `i` of `scatter`; of `spherical`
-    /// ones, S is a trace.
+    /// Returns tr(E[Λ]·S) for a component's precision and matrix `i` of `scatter`; for `spherical`, S is a trace.
     fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
         match (scatter, self.covariances(), self.density.factor_of(c)) {
             (Covariances::Full(s), _, Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
             (Covariances::Tied(s), _, Some(u)) => trace_of_product(s.view(), u),
             (Covariances::Diag(s), Covariances::Diag(v), _) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
             (Covariances::Spherical(s), Covariances::Spherical(v), _) => s[i] / v[c],
-            // Not reached: the statistics and the prior are of the covariance type of the posterior.
+            // Unreachable: statistics and prior have the posterior's covariance type.
             _ => f64::NAN,
         }
     }
 
-    /// tr E[Λ] for the precision of a component.
     fn trace_of_precision(&self, c: usize) -> f64 {
         match self.density.factor_of(c) {
             Some(u) => u.iter().map(|v| v * v).sum(),

@@ -1,5 +1,4 @@
-//! Expectations of logarithms under the distributions of weights and precisions, and their normalising
-//! constants.
+//! Expectations of logarithms of weights and precisions, and normalising constants of their distributions.
 use super::gamma::{digamma_sum, ln_gamma_sum};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{LogProduct, at_once, map_rows, row_major, vectorised};
@@ -9,8 +8,7 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
 use statrs::function::gamma::digamma;
 
-/// The expectations of the logarithms of what the weights' distributions are of, in the shape of
-/// their parameters: of vₖ and 1 − vₖ (2, K), or of π (1, K).
+/// Returns the expected logarithms of vₖ and 1 − vₖ (2, K), or of π (1, K), in the shape of the parameters.
 pub(super) fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
     let sums = match concentration.nrows() {
         1 => Array1::from_elem(concentration.ncols(), concentration.sum()),
@@ -27,7 +25,6 @@ pub(super) fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
     logs
 }
 
-/// E\[log π] (K,).
 pub(super) fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
     let logs = expected_logs(concentration);
     let mut log_weights = logs.row(0).to_owned();
@@ -41,19 +38,19 @@ pub(super) fn expected_log_weights(concentration: &Array2<f64>) -> Array1<f64> {
     log_weights
 }
 
-/// E\[log |Λ|] − log |W| under a Wishart distribution.
+/// Returns E\[log |Λ|] − log |W| under a Wishart distribution.
 pub(super) fn expected_log_det(nu: f64, d: usize) -> f64 {
     digamma_sum(nu, d) + d as f64 * std::f64::consts::LN_2
 }
 
-/// The logarithm of a Wishart distribution's normalising constant, less what does not depend on its
-/// parameters: of ν, and of the logarithm of the determinant of the Cholesky factor of ν·W.
+/// Returns the log normalising constant of a Wishart distribution, without its constant terms, from ν and the log
+/// determinant of the Cholesky factor of ν·W.
 pub(super) fn log_wishart_norm(nu: f64, log_det_factor: f64, d: usize) -> f64 {
     let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.ln();
     -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + ln_gamma_sum(nu, d))
 }
 
-/// The logarithm of the normalising constant of the distribution of the weights.
+/// Returns the log normalising constant of the distribution of the weights.
 pub(super) fn log_weight_norm(concentration: &Array2<f64>) -> f64 {
     if concentration.nrows() == 1 {
         return lgamma(concentration.sum()) - concentration.iter().map(|&a| lgamma(a)).sum::<f64>();
@@ -65,7 +62,7 @@ pub(super) fn log_weight_norm(concentration: &Array2<f64>) -> f64 {
     for_each_component(concentration.ncols(), 3 * OF_GAMMA, of_stick).iter().sum()
 }
 
-/// The logarithm of the determinant of each component's Cholesky factor of its precision (K,).
+/// Returns the log determinant of the Cholesky factor of each component's precision (K,).
 pub(super) fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
     let (k, d) = mixture.means().dim();
     let of_component = |c: usize| match (mixture.covariances(), mixture.factor_of(c)) {
@@ -76,11 +73,10 @@ pub(super) fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
     for_each_component(k, d, of_component).into()
 }
 
-/// How many numbers one could go through in the time of a gamma function.
+/// The cost of a gamma function, in numbers visited.
 const OF_GAMMA: usize = 16;
 
-/// A number for each of `k` components, with all threads where that pays for work as that of going
-/// through so many numbers each.
+/// Returns a number for each of `k` components, on all threads if worthwhile for work of `numbers` numbers each.
 pub(super) fn for_each_component(
     k: usize,
     numbers: usize,
@@ -89,12 +85,11 @@ pub(super) fn for_each_component(
     map_rows((0..k).into_par_iter(), at_once(numbers), of_component)
 }
 
-/// log |Σ| of U with Σ⁻¹ = U·Uᵀ.
+/// Returns log |Σ| of U with Σ⁻¹ = U·Uᵀ.
 pub(super) fn log_det_of_factor(u: ArrayView2<'_, f64>) -> f64 {
     -2.0 * ln_of_product(&u.diag().to_vec())
 }
 
-/// The logarithm of the product of positive normal numbers.
 fn ln_of_product(numbers: &[f64]) -> f64 {
     let mut product = LogProduct::default();
     vectorised(

@@ -1,14 +1,14 @@
-//! Sums over the arguments ½(ν − j), j < D, that Wishart distributions have: arguments two apart in j
-//! differ by one, so that a few values of the functions give all others.
+//! Sums over the arguments ½(ν − j), j < D, of Wishart distributions. Arguments two apart in j differ by one, so a few
+//! function values give all others.
 use libm::lgamma;
 use statrs::function::gamma::digamma;
 
-/// The arguments ½(ν − j) of even and of odd j, as the largest of them and their number.
+/// Returns the largest argument ½(ν − j) and the number of arguments, for even and for odd j.
 fn chains(nu: f64, d: usize) -> [(f64, usize); 2] {
     [(0.5 * nu, d.div_ceil(2)), (0.5 * (nu - 1.0), d / 2)]
 }
 
-/// Σⱼ ψ(½(ν − j)) for j < `d`, with ψ(x − 1) = ψ(x) − 1/(x − 1): downwards, where nothing cancels.
+/// Returns Σⱼ ψ(½(ν − j)) for j < `d`, by ψ(x − 1) = ψ(x) − 1/(x − 1): downwards, where nothing cancels.
 pub(super) fn digamma_sum(nu: f64, d: usize) -> f64 {
     let mut sum = 0.0;
     for (mut x, count) in chains(nu, d) {
@@ -26,19 +26,18 @@ pub(super) fn digamma_sum(nu: f64, d: usize) -> f64 {
     sum
 }
 
-/// Arguments of which one value of ln Γ gives all others: their product of powers is below 10³⁰⁰ for
-/// arguments below [`MOST`].
+/// Arguments that share one value of ln Γ: their product of powers is below 10³⁰⁰ for arguments below [`MOST`].
 const TOGETHER: usize = 6;
 const MOST: f64 = 1e20;
 
-/// Σⱼ ln Γ(½(ν − j)) for j < `d`, with Γ(x − 1) = Γ(x)/(x − 1).
+/// Returns Σⱼ ln Γ(½(ν − j)) for j < `d`, with Γ(x − 1) = Γ(x)/(x − 1).
 pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
     let mut sum = 0.0;
     for (mut x, mut count) in chains(nu, d) {
         while count > 0 {
             let together = if x < MOST { count.min(TOGETHER) } else { 1 };
             sum += together as f64 * lgamma(x);
-            // Π Γ(x)/Γ(x − i) over those together.
+            // Π Γ(x)/Γ(x − i) over the shared arguments.
             let (mut quotient, mut product) = (1.0, 1.0);
             for _ in 1..together {
                 x -= 1.0;
@@ -57,8 +56,7 @@ pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Beside the functions at each argument, at numbers of features around the lengths of the
-    /// chains, and down to the least degrees of freedom.
+    /// Compares with each argument's function, for D around the chains' lengths and ν down to the least possible.
     #[test]
     fn sums_are_those_of_all_arguments() {
         for d in [1, 2, 3, 11, 12, 13, 14, 64, 127] {

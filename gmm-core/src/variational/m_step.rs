@@ -11,20 +11,19 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, Zip};
 use rayon::prelude::*;
 
 impl VariationalMixture {
-    /// The M-step: the posterior given responsibilities, of which these are the statistics. As in
-    /// scikit-learn `reg_covar` is added to the variances of each component's samples, and
-    /// [`COUNT_FLOOR`] to their number.
+    /// Computes the posterior from the statistics of an E-step. As in scikit-learn, `reg_covar` is added to the
+    /// variances of each component's samples, and [`COUNT_FLOOR`] to their number.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] where the prior is for another D or
-    /// covariance type; as [`Mixture::new`] where a covariance is not usable.
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`] if the prior has another D or covariance type; as
+    /// [`Mixture::new`] if a covariance is not usable.
     pub fn from_statistics(prior: &VariationalPrior, statistics: &Statistics, reg_covar: f64) -> Result<Self> {
         Self::m_step(prior, statistics.clone(), reg_covar, None)
     }
 
-    /// The M-step of an iteration that began at this posterior, of which it leaves what `freeze`
-    /// says: the distribution of the weights, that of the means given the precisions (m and β), or
-    /// that of the precisions (W and ν). The others are the best beside those: no lower bound falls.
+    /// Computes the M-step of an iteration from this posterior, without the parts that `freeze` names: the distribution
+    /// of the weights, of the means given the precisions (m and β), or of the precisions (W and ν). The free parts are
+    /// the best given the frozen ones, so no lower bound falls.
     ///
     /// # Errors
     /// As [`from_statistics`](Self::from_statistics).
@@ -32,8 +31,7 @@ impl VariationalMixture {
         Self::m_step(&self.prior, statistics.clone(), reg_covar, Some((self, freeze)))
     }
 
-    /// The M-step, which leaves parts of a posterior. The new covariances lie in the memory of the
-    /// scatter.
+    /// Computes the M-step, with parts of a posterior frozen. The new covariances reuse the memory of the scatter.
     pub fn m_step(
         prior: &VariationalPrior,
         statistics: Statistics,
@@ -99,12 +97,10 @@ impl VariationalMixture {
     }
 }
 
-/// The components' factors and directions: of each outer product that their means add to the
-/// scatter.
+/// The components' factors and vectors of the outer products that their means add to the scatter.
 type Offsets = Vec<(Array1<f64>, Array2<f64>)>;
 
-/// The means m and β of the M-step, and what the distances of the samples' means and of m₀ from
-/// them add to the scatter.
+/// Returns the means m and β of the M-step, and the offsets that the samples' means and m₀ add to the scatter.
 fn posterior_means(
     prior: &VariationalPrior,
     statistics: &Statistics,
@@ -112,7 +108,7 @@ fn posterior_means(
 ) -> (Array2<f64>, Array1<f64>, Offsets) {
     let beta = counts + prior.mean_precision;
     let mut means = statistics.means().to_owned();
-    // From m₀ to the samples' mean; of no component without samples.
+    // From m₀ to the samples' mean; zero for a component without samples.
     let mut away = Array2::zeros(means.raw_dim());
     let rows = means.axis_iter_mut(Axis(0)).into_par_iter().zip(away.axis_iter_mut(Axis(0))).enumerate();
     map_rows(rows, at_once(prior.n_features()), |(c, (mut mean, away))| {
@@ -125,12 +121,12 @@ fn posterior_means(
             *mean = (prior * (beta - count) + count * *mean) / beta;
         });
     });
-    // nₖ·β₀/βₖ: both distances together.
+    // nₖ·β₀/βₖ covers both distances.
     let pulls = counts * prior.mean_precision / &beta;
     (means, beta, vec![(pulls, away)])
 }
 
-/// The covariances (ν·W)⁻¹ and ν of the M-step, in the place of the scatter.
+/// Returns the covariances (ν·W)⁻¹ and ν of the M-step, in the memory of the scatter.
 fn posterior_covariances(
     prior: &VariationalPrior,
     mut scatter: Covariances,
@@ -150,7 +146,7 @@ fn posterior_covariances(
             });
         }
         (Covariances::Tied(v), Covariances::Tied(of_prior)) => {
-            // Of a prior for each component there is one posterior: their mean.
+            // The components' priors give one posterior: their mean.
             nu.fill(prior.degrees_of_freedom + counts.sum() / k as f64);
             for (factors, away) in offsets {
                 away.outer_iter().zip(factors).for_each(|(away, factor)| add_outer(&mut v.view_mut(), *factor, away));
@@ -181,13 +177,11 @@ fn posterior_covariances(
                 *v = ((*v + squares(c)) / d as f64 + counts[c] * reg_covar + of_prior[0]) / nu[c];
             }
         }
-        // The types are equal.
         _ => unreachable!("the prior has the covariance type of the posterior"),
     }
     (scatter, nu)
 }
 
-/// Adds `factor`·xxᵀ.
 fn add_outer(matrix: &mut ndarray::ArrayViewMut2<'_, f64>, factor: f64, x: ArrayView1<'_, f64>) {
     for (row, a) in matrix.outer_iter_mut().zip(x) {
         Zip::from(row).and(x).for_each(|v, b| *v += factor * (a * b));

@@ -1,11 +1,10 @@
 //! The posterior distribution of a mixture's parameters, and the density of its E-step.
 //!
-//! q(π) is a product of Beta distributions, or a Dirichlet distribution, and for each component
-//! q(μ, Λ) = N(μ; m, (β·Λ)⁻¹)·Wishart(Λ; W, ν), with the formulas of Bishop (2006, section 10.2) and
-//! of scikit-learn, which has the other covariance types too. There q(Λ) is the best approximation
-//! of the posterior by Wishart distributions with a diagonal W (`diag`), with a multiple of the unit
-//! matrix (`spherical`), or with one and the same for all components (`tied`), each of which has a
-//! precision of its own a priori: so each step of the iteration raises one and the same bound.
+//! q(π) is a product of Beta distributions, or a Dirichlet distribution, and each component has q(μ, Λ) = N(μ; m,
+//! (β·Λ)⁻¹)·Wishart(Λ; W, ν), with the formulas of Bishop (2006, section 10.2) and of scikit-learn, which has the other
+//! covariance types too. There q(Λ) is the best approximation of the posterior by Wishart distributions with a diagonal
+//! W (`diag`), a multiple of the unit matrix (`spherical`), or one W for all components (`tied`), although each
+//! component has its own precision a priori. So each step of the iteration raises the same bound.
 use super::expectations::{expected_log_det, expected_log_weights, for_each_component, log_det_factors};
 use super::prior::{VariationalPrior, WeightConcentrationPriorType};
 use crate::error::{Error, Result};
@@ -14,10 +13,10 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
-/// The posterior distribution of the parameters of a mixture, given a prior and some samples.
+/// The posterior distribution of a mixture's parameters, given a prior and some samples.
 ///
-/// [`to_mixture`](Self::to_mixture) is the mixture of its means. What it says of samples is, as in
-/// scikit-learn, that of [`density`](Self::density), whose constants are expectations of logarithms.
+/// [`to_mixture`](Self::to_mixture) returns the mixture of the posterior means. As in scikit-learn, results about
+/// samples are those of [`density`](Self::density), whose constants are expectations of logarithms.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -32,23 +31,21 @@ pub struct VariationalMixture {
     pub(super) mean_precision: Array1<f64>,
     /// ν (K,).
     pub(super) degrees_of_freedom: Array1<f64>,
-    /// The m, the covariances (ν·W)⁻¹, and weights exp E\[log …] over their sum.
+    /// The means m, the covariances (ν·W)⁻¹, and the weights exp E\[log …] over their sum.
     pub(super) density: Mixture,
-    /// The logarithm of that sum.
     pub(super) log_total: f64,
     /// log |U| for each component's E\[Λ\] = U·Uᵀ (K,).
     pub(super) log_det_factors: Array1<f64>,
 }
 
 impl VariationalMixture {
-    /// The posterior of these parameters: `weight_concentration` (2, K) for a Dirichlet process, the
-    /// two parameters of each Beta distribution, and (1, K) for a Dirichlet distribution;
-    /// `mean_precision` β and `degrees_of_freedom` ν (K,), the same for all components if their
-    /// covariance is tied; `means` (K, D), and `covariances` (ν·W)⁻¹ in their type's shape.
+    /// Builds the posterior from its parameters: `weight_concentration` (2, K), the two parameters of each Beta
+    /// distribution, for a Dirichlet process, or (1, K) for a Dirichlet distribution; `mean_precision` β and
+    /// `degrees_of_freedom` ν (K,), equal for all components with a tied covariance; `means` (K, D), and `covariances`
+    /// (ν·W)⁻¹ in their type's shape.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`]; [`Error::BadParameter`] for a number that is not in its range; as
-    /// [`Mixture::new`].
+    /// [`Error::ShapeMismatch`]; [`Error::BadParameter`] for a number out of its range; as [`Mixture::new`].
     pub fn new(
         prior: VariationalPrior,
         weight_concentration: Array2<f64>,
@@ -89,20 +86,20 @@ impl VariationalMixture {
         if let (Covariances::Tied(_), Some(value)) =
             (&covariances, degrees_of_freedom.iter().find(|v| **v != degrees_of_freedom[0]))
         {
-            let remedy = "it must be the same for all components, whose covariance is tied";
+            let remedy = "it must be the same for all components if their covariance is tied";
             return Err(Error::BadParameter { name: "degrees_of_freedom", value: value.to_string(), remedy });
         }
         let parts = Mixture::new(uniform(k), means, covariances)?;
         Self::with_density_of(prior, weight_concentration, mean_precision, degrees_of_freedom, parts)
     }
 
-    /// The posterior with another prior, means and covariances, for example in other units.
+    /// Returns the posterior with another prior, means and covariances, for example in other units.
     pub fn with(&self, prior: VariationalPrior, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
         let (concentration, beta) = (self.weight_concentration.clone(), self.mean_precision.clone());
         Self::new(prior, concentration, beta, self.degrees_of_freedom.clone(), means, covariances)
     }
 
-    /// Gives the density the weights that follow from the other parameters.
+    /// Computes the density's weights from the other parameters.
     pub(super) fn with_density_of(
         prior: VariationalPrior,
         weight_concentration: Array2<f64>,
@@ -131,42 +128,42 @@ impl VariationalMixture {
         })
     }
 
-    /// The prior.
+    /// Returns the prior.
     pub fn prior(&self) -> &VariationalPrior {
         &self.prior
     }
 
-    /// K.
+    /// Returns K.
     pub fn n_components(&self) -> usize {
         self.density.n_components()
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.density.n_features()
     }
 
-    /// The covariance type.
+    /// Returns the covariance type.
     pub fn covariance_type(&self) -> CovarianceType {
         self.density.covariance_type()
     }
 
-    /// The parameters of q(π): (2, K) for a Dirichlet process, (1, K) for a Dirichlet distribution.
+    /// Returns the parameters of q(π): (2, K) for a Dirichlet process, (1, K) for a Dirichlet distribution.
     pub fn weight_concentration(&self) -> ArrayView2<'_, f64> {
         self.weight_concentration.view()
     }
 
-    /// β (K,).
+    /// Returns β (K,).
     pub fn mean_precision(&self) -> ArrayView1<'_, f64> {
         self.mean_precision.view()
     }
 
-    /// ν (K,): the same for all components, if their covariance is tied.
+    /// Returns ν (K,), equal for all components with a tied covariance.
     pub fn degrees_of_freedom(&self) -> ArrayView1<'_, f64> {
         self.degrees_of_freedom.view()
     }
 
-    /// E\[π\] (K,), over its sum: the sticks of a Dirichlet process leave a rest.
+    /// Returns E\[π\] (K,), over its sum: the sticks of a Dirichlet process leave a rest.
     pub fn weights(&self) -> Array1<f64> {
         let sums = self.weight_concentration.sum_axis(Axis(0));
         let mut left = 1.0;
@@ -181,61 +178,59 @@ impl VariationalMixture {
         weights / sum
     }
 
-    /// How many samples each component has in expectation (K,), by weight.
+    /// Returns the expected number of samples of each component (K,), by weight.
     pub fn expected_counts(&self) -> Array1<f64> {
         &self.mean_precision - self.prior.mean_precision
     }
 
-    /// Which components are alive (K,): those whose expected number of samples is at least ½, so that
-    /// it rounds to one or more. The others have hardly anything but their prior.
+    /// Whether each component is alive (K,): its expected number of samples is at least ½, so it rounds to one or more.
+    /// The posterior of other components is nearly their prior.
     pub fn alive(&self) -> Vec<bool> {
         self.expected_counts().iter().map(|&count| count >= 0.5).collect()
     }
 
-    /// E\[μ\] (K, D).
+    /// Returns E\[μ\] (K, D).
     pub fn means(&self) -> ArrayView2<'_, f64> {
         self.density.means()
     }
 
-    /// E\[Λ\]⁻¹ in the covariance type's shape.
+    /// Returns E\[Λ\]⁻¹ in the covariance type's shape.
     pub fn covariances(&self) -> &Covariances {
         self.density.covariances()
     }
 
-    /// E\[Λ\], as [`Mixture::precisions`].
+    /// Returns E\[Λ\], as [`Mixture::precisions`].
     pub fn precisions(&self) -> Covariances {
         self.density.precisions()
     }
 
-    /// Its Cholesky factors, as [`Mixture::precisions_cholesky`].
+    /// Returns the Cholesky factors of E\[Λ\], as [`Mixture::precisions_cholesky`].
     pub fn precisions_cholesky(&self) -> Cow<'_, Covariances> {
         self.density.precisions_cholesky()
     }
 
-    /// The mixture of the posterior means E\[π\], E\[μ\] and E\[Λ\]⁻¹.
+    /// Returns the mixture of the posterior means E\[π\], E\[μ\] and E\[Λ\]⁻¹.
     ///
     /// # Errors
-    /// [`Error::BadComponent`] where the weights leave the range of float64.
+    /// [`Error::BadComponent`] if the weights leave the range of float64.
     pub fn to_mixture(&self) -> Result<Mixture> {
         let (covariances, factor) = (self.covariances().clone(), self.density.factor().cloned());
         Mixture::from_parts(self.weights(), self.means().to_owned(), covariances, factor)
     }
 
-    /// The mixture of which the responsibilities of samples are, and with
-    /// [`log_total`](Self::log_total) their log-densities in the sense of scikit-learn's
-    /// `score_samples`: log Σₖ exp E\[log πₖ + log N(x; μₖ, Λₖ⁻¹)].
+    /// Returns the mixture whose responsibilities are those of samples. With [`log_total`](Self::log_total) added, its
+    /// log-densities are scikit-learn's `score_samples`: log Σₖ exp E\[log πₖ + log N(x; μₖ, Λₖ⁻¹)].
     pub fn density(&self) -> &Mixture {
         &self.density
     }
 
-    /// What is to be added to log-densities under [`density`](Self::density), whose weights sum to
-    /// one.
+    /// Returns the number to add to log-densities under [`density`](Self::density), whose weights sum to one.
     pub fn log_total(&self) -> f64 {
         self.log_total
     }
 }
 
-/// K equal weights.
+/// Returns K equal weights.
 pub fn uniform(k: usize) -> Array1<f64> {
     Array1::from_elem(k, 1.0 / k as f64)
 }
@@ -246,7 +241,7 @@ mod serialised {
     use crate::error::Error;
     use ndarray::{Array1, Array2};
 
-    /// What a posterior is serialised as: its parameters, without what is computed from them.
+    /// The serialised form of a posterior: its parameters, without values computed from them.
     #[derive(serde::Serialize, serde::Deserialize)]
     pub(super) struct Parts {
         prior: VariationalPrior,

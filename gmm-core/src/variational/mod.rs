@@ -1,4 +1,4 @@
-//! Mixtures whose parameters have a distribution: the posterior of variational inference.
+//! The posterior distribution of a mixture's parameters, for variational inference.
 pub mod bound;
 pub mod expectations;
 pub mod gamma;

@@ -8,12 +8,11 @@ use ndarray::{Array1, Array2, Axis};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum WeightConcentrationPriorType {
-    /// A Dirichlet process, by sticks that are broken off: component k takes the share vₖ of what
-    /// those before it have left, with vₖ ~ Beta(1, γ). The components are ordered, and few of them
-    /// have weight where γ is small.
+    /// A Dirichlet process, by stick-breaking: component k takes the share vₖ of the rest that the components before it
+    /// leave, with vₖ ~ Beta(1, γ). The components are ordered, and for small γ few of them have weight.
     #[default]
     DirichletProcess,
-    /// π ~ Dirichlet(γ, …, γ): no component comes before another.
+    /// π ~ Dirichlet(γ, …, γ): the components are exchangeable.
     DirichletDistribution,
 }
 
@@ -21,7 +20,7 @@ impl WeightConcentrationPriorType {
     /// Both types.
     pub const ALL: [Self; 2] = [Self::DirichletProcess, Self::DirichletDistribution];
 
-    /// scikit-learn's name of the type.
+    /// Returns scikit-learn's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::DirichletProcess => "dirichlet_process",
@@ -33,7 +32,7 @@ impl WeightConcentrationPriorType {
 impl std::str::FromStr for WeightConcentrationPriorType {
     type Err = Error;
 
-    /// scikit-learn's name, also with hyphens.
+    /// Parses scikit-learn's name, also with hyphens.
     fn from_str(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name.replace('-', "_"));
         let (value, remedy) = (format!("`{name}`"), "use dirichlet_process or dirichlet_distribution");
@@ -47,8 +46,8 @@ impl std::fmt::Display for WeightConcentrationPriorType {
     }
 }
 
-/// The prior distribution of a mixture's parameters: π by its concentration γ, and for each
-/// component a precision matrix Λ ~ Wishart(W₀, ν₀) and a mean μ | Λ ~ N(m₀, (β₀·Λ)⁻¹).
+/// The prior distribution of a mixture's parameters: π with the concentration γ, and for each component a precision
+/// matrix Λ ~ Wishart(W₀, ν₀) and a mean μ | Λ ~ N(m₀, (β₀·Λ)⁻¹).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -68,11 +67,11 @@ pub struct VariationalPrior {
 }
 
 impl VariationalPrior {
-    /// Puts a prior together.
+    /// Builds a prior from its parameters.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a number that is not in its range or not finite;
-    /// [`Error::ShapeMismatch`], [`Error::NotSymmetric`].
+    /// [`Error::BadParameter`] for a number out of range or not finite; [`Error::ShapeMismatch`],
+    /// [`Error::NotSymmetric`].
     pub fn new(
         weight_concentration_type: WeightConcentrationPriorType,
         weight_concentration: f64,
@@ -117,19 +116,18 @@ impl VariationalPrior {
         })
     }
 
-    /// The type of the covariances.
+    /// Returns the covariance type.
     pub fn covariance_type(&self) -> CovarianceType {
         self.covariance.covariance_type()
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.mean.len()
     }
 
-    /// The parameters of the posterior distribution of the weights, of components with so many
-    /// samples each: the two of each Beta distribution (2, K), or those of the Dirichlet
-    /// distribution (1, K).
+    /// Returns the parameters of the posterior distribution of the weights, from the number of samples of each
+    /// component: two per Beta distribution (2, K), or those of the Dirichlet distribution (1, K).
     pub(super) fn weight_concentration_of(&self, counts: &Array1<f64>) -> Array2<f64> {
         let (k, gamma) = (counts.len(), self.weight_concentration);
         match self.weight_concentration_type {

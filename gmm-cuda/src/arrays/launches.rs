@@ -1,5 +1,4 @@
-//! The launches of `array_ranges`, `array_columns` and `array_rows`, and what the host makes of
-//! their results.
+//! The launches of `array_ranges`, `array_columns` and `array_rows`, and the host's use of their results.
 use crate::device::gpu::Limits;
 use crate::device::kernel::Grid;
 use crate::device::launch::launch;
@@ -13,7 +12,7 @@ use gmm_kernels::arrays::{Array, COLUMNS};
 use gmm_kernels::simt::WARP;
 use std::marker::PhantomData;
 
-/// An array (N, D) in the memory of the device, of elements of the type `T`.
+/// An array (N, D) of `T` in the device's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrayOf<'a, T> {
     address: usize,
@@ -26,7 +25,7 @@ impl<T: Element> ArrayOf<'_, T> {
     /// Row i and column j is `i * strides[0] + j * strides[1]` elements behind `address`.
     ///
     /// # Safety
-    /// Each element is a `T` that kernels may read as long as the array's lifetime lasts.
+    /// Each element is a `T` that kernels may read for the array's lifetime.
     pub unsafe fn new(address: usize, shape: [usize; 2], strides: [isize; 2]) -> Self {
         Self { address, shape, strides, elements: PhantomData }
     }
@@ -52,9 +51,9 @@ impl<T: Element> ArrayOf<'_, T> {
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
-/// Blocks of `array_ranges` for each multiprocessor: enough to read at full speed, and few results.
+/// Blocks of `array_ranges` for each multiprocessor: enough for full speed, with few results.
 const RANGES_BLOCKS: u32 = 4;
-/// Most blocks of the other kernels along x; their threads go through what is left.
+/// Most blocks of the other kernels along x; their threads loop over the rest.
 const MOST_BLOCKS: usize = 1 << 16;
 
 fn grid(blocks: usize, d: usize) -> Grid {
@@ -80,13 +79,13 @@ impl<T: Element> RangesLaunch<'_, T> {
         grid(array.n().div_ceil(BLOCK as usize).min(most), array.d())
     }
 
-    /// Warps along x.
+    /// Returns the number of warps along x.
     pub fn warps(grid: &Grid) -> usize {
         (grid.blocks.0 * grid.threads / WARP) as usize
     }
 }
 
-// The array's elements are readable: the promise of `ArrayOf::new`.
+// The array's elements are readable, as `ArrayOf::new` requires.
 launch!([T], RangesLaunch<'_, T>, RangesArgs<T>, "array_ranges", |launch, grid, what| {
     let (warps, d, y) = (RangesLaunch::<T>::warps(grid), launch.array.d(), grid.blocks.1 as usize);
     require(what, y >= d.div_ceil(COLUMNS))?;
@@ -98,12 +97,12 @@ launch!([T], RangesLaunch<'_, T>, RangesArgs<T>, "array_ranges", |launch, grid, 
     })
 });
 
-/// The least of the indices that the warps have found, if any has found one.
+/// Returns the least index that a warp has found, if any.
 pub fn least_index(not_finite: &[u64]) -> Option<u64> {
     not_finite.iter().copied().min().filter(|&index| index != u64::MAX)
 }
 
-/// The range of each column, from those of the warps (warps, D).
+/// Returns the range of each column, from those of the warps (warps, D).
 pub fn ranges<T: Copy + Into<f64>>(least: &[T], greatest: &[T], d: usize) -> Vec<(f64, f64)> {
     let mut ranges = vec![(f64::INFINITY, f64::NEG_INFINITY); d];
     for (least, greatest) in least.chunks_exact(d).zip(greatest.chunks_exact(d)) {
@@ -134,7 +133,7 @@ impl<S: Element, T: Element> ColumnsLaunch<'_, S, T> {
     }
 }
 
-// The array's elements are readable: the promise of `ArrayOf::new`.
+// The array's elements are readable, as `ArrayOf::new` requires.
 launch!([S, T], ColumnsLaunch<'_, S, T>, ColumnsArgs<S, T>, "array_columns", |launch, grid, what| {
     let (n, d) = (launch.array.n(), launch.array.d());
     require(what, launch.stride >= n && grid.blocks.1 as usize >= d.div_ceil(COLUMNS))?;
@@ -147,7 +146,7 @@ launch!([S, T], ColumnsLaunch<'_, S, T>, ColumnsArgs<S, T>, "array_columns", |la
     })
 });
 
-/// Some rows, each of which exists.
+/// Some existing rows.
 #[derive(Clone, Copy)]
 pub struct RowsLaunch<'a, T: Element> {
     pub array: ArrayOf<'a, T>,
@@ -163,8 +162,7 @@ impl<T: Element> RowsLaunch<'_, T> {
     }
 }
 
-// The array's elements are readable: the promise of `ArrayOf::new`. `DeviceArray::rows_as` has
-// checked the rows.
+// The array's elements are readable, as `ArrayOf::new` requires, and `DeviceArray::rows_as` has checked the rows.
 launch!([T], RowsLaunch<'_, T>, RowsArgs<T>, "array_rows", |launch, _grid, what| {
     let (count, d) = (launch.rows.len(), launch.array.d());
     Ok(RowsArgs {

@@ -1,5 +1,4 @@
-//! Arrays that another library has put into a GPU's memory. Of their samples only those that are
-//! asked for come to the host.
+//! Arrays that another library has put into a GPU's memory. Only requested samples are copied to the host.
 pub(super) mod launches;
 
 use super::device::gpu::Gpu;
@@ -23,18 +22,14 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most columns: a launch has at most so many blocks along its second axis.
+/// The most columns, because of a launch's limit of blocks along its second axis.
 const MAX_COLUMNS: usize = 65535 * COLUMNS;
 
-/// N samples of D features in a GPU's memory, where another library has put them: float32 or
-/// float64, in any layout.
+/// N samples of D features that another library has put into a GPU's memory: float32 or float64, in any layout.
 ///
-/// An evaluator of them
-/// ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
-/// `load_device_array`) makes its columns of them on the GPU; the
-/// samples do not pass through the host. It also holds the array, and reads it again for what needs
-/// the samples as they were given: rows for the start of a fit, and a float64 copy for a mixture
-/// that needs more digits.
+/// An evaluator of them ([`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array),
+/// `load_device_array`) makes its columns on the GPU, without a copy to the host. It holds the array, and reads it
+/// again for original samples: rows for a fit's start, and a float64 copy for a mixture that needs more digits.
 #[derive(Clone)]
 pub struct DeviceArray {
     address: usize,
@@ -66,22 +61,19 @@ pub enum HostArray {
 }
 
 impl DeviceArray {
-    /// Describes an array (N, D) of `element`s, whose row i and column j is
-    /// `i * strides[0] + j * strides[1]` elements behind `pointer`, an address of the GPU of number
-    /// `ordinal`. `owner` is what keeps the memory alive; it is dropped with the last user of the
-    /// array, in any thread.
+    /// Describes an array (N, D) of `element`s, with row i and column j at `i * strides[0] + j * strides[1]` elements
+    /// behind `pointer`, an address on the GPU of number `ordinal`. `owner` keeps the memory alive; it is dropped with
+    /// the last user of the array, in any thread.
     ///
     /// # Errors
-    /// [`Error::EmptyData`]; [`Error::Unsupported`] for an address that is not a multiple of an
-    /// element's size, more than 2³² rows, or more than 1,048,560 columns.
+    /// [`Error::EmptyData`]; [`Error::Unsupported`] for an address that is not a multiple of an element's size, more
+    /// than 2³² rows, or more than 1,048,560 columns.
     ///
     /// # Safety
-    /// - As long as `owner` lives, each element is in memory that kernels of the GPU's primary
-    ///   context may read.
-    /// - All writes to the elements have been made, or are ordered before what is put into the
-    ///   legacy default stream of that context from now on. (DLPack's `stream=1` asks for that.)
-    /// - Nobody writes to the elements while this value, a clone of it, or an evaluator of it is in
-    ///   use.
+    /// - While `owner` lives, each element is in memory that kernels of the GPU's primary context may read.
+    /// - All writes to the elements are done, or come before later work in that context's legacy default stream, as
+    ///   DLPack's `stream=1` ensures.
+    /// - Nothing writes to the elements while this value, a clone or an evaluator of it is in use.
     pub unsafe fn new(
         pointer: *const c_void,
         element: Precision,
@@ -100,7 +92,7 @@ impl DeviceArray {
             Precision::Float64 => size_of::<f64>(),
         };
         if !address.is_multiple_of(size) {
-            return refuse(format!("an array whose address is no multiple of {size} bytes"), "make a copy of it");
+            return refuse(format!("an array whose address is not a multiple of {size} bytes"), "make a copy of it");
         }
         if n > MAX_SAMPLES || d > MAX_COLUMNS {
             return refuse(format!("an array of {n} rows and {d} columns in a GPU's memory"), "use a part of it");
@@ -108,8 +100,8 @@ impl DeviceArray {
         Ok(Self { address, element, n, d, strides, ordinal, weights: None, in_float64: false, _owner: owner })
     }
 
-    /// Gives each sample a weight (N,), as [`Samples::with_weights`](gmm_core::data::samples::Samples::with_weights)
-    /// does; the weights are on the host.
+    /// Gives each sample a weight (N,), held on the host, as
+    /// [`Samples::with_weights`](gmm_core::data::samples::Samples::with_weights) does.
     ///
     /// # Errors
     /// As [`Samples::with_weights`](gmm_core::data::samples::Samples::with_weights).
@@ -118,33 +110,33 @@ impl DeviceArray {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same array, whose evaluators compute everything in float64.
+    /// Returns the array with all computations in float64.
     #[must_use]
     pub fn in_float64(self) -> Self {
         Self { in_float64: true, ..self }
     }
 
-    /// N.
+    /// Returns N.
     pub fn n_samples(&self) -> usize {
         self.n
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.d
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn element(&self) -> Precision {
         self.element
     }
 
-    /// The number of the GPU, counted from 0.
+    /// Returns the number of the GPU, from 0.
     pub fn ordinal(&self) -> usize {
         self.ordinal
     }
 
-    /// A copy of the array in memory of its own on the same GPU, which nobody else can write to.
+    /// Returns a private copy of the array in new memory on the same GPU.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`], [`Error::Cuda`].
@@ -165,7 +157,7 @@ impl DeviceArray {
         Ok(Self { address, strides: [1, stride as isize], _owner: Arc::new(columns), ..self.clone() })
     }
 
-    /// A copy of the array on the host.
+    /// Returns a copy of the array on the host.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`], [`Error::Cuda`].
@@ -181,12 +173,12 @@ impl DeviceArray {
         self.weights.as_ref().map(|weights| weights.view())
     }
 
-    /// Whether evaluators compute everything in float64.
+    /// Returns whether evaluators compute everything in float64.
     pub(super) fn is_evaluated_in_float64(&self) -> bool {
         self.in_float64 || self.element == Precision::Float64
     }
 
-    /// Makes the array's GPU the calling thread's, and waits until the elements are written.
+    /// Makes the array's GPU current in the calling thread, and waits until the elements are written.
     pub(super) fn enter(&self) -> Result<&'static Gpu> {
         let gpu = Gpu::open(self.ordinal)?;
         gpu.enter()?;
@@ -194,7 +186,7 @@ impl DeviceArray {
         Ok(gpu)
     }
 
-    /// Some samples in float64, with their weights.
+    /// Returns some samples in float64, with their weights.
     pub(super) fn select(&self, rows: &[usize]) -> Result<Rows> {
         let x = match self.element {
             Precision::Float32 => self.rows_as::<f32>(rows)?.mapv(f64::from),
@@ -204,7 +196,7 @@ impl DeviceArray {
         Ok(Rows::new(x, Array1::from_iter(rows.iter().map(weight))))
     }
 
-    /// The frame of the samples, after the check that they are finite.
+    /// Checks that the samples are finite and returns their frame.
     pub(super) fn frame(&self) -> Result<Frame> {
         let gpu = self.enter()?;
         let ranges = match self.element {
@@ -253,7 +245,7 @@ impl DeviceArray {
         stream.launch(kernel, launch.grid(&gpu.limits), launch)?.wait().map(drop)
     }
 
-    /// The least and the greatest number of each column, after the check that all are finite.
+    /// Checks that all numbers are finite and returns the least and greatest of each column.
     fn ranges<T: Element>(&self, gpu: &Gpu) -> Result<Vec<(f64, f64)>> {
         let array = self.argument::<T>()?;
         let grid = RangesLaunch::grid(&array, &gpu.limits);
@@ -276,7 +268,7 @@ impl DeviceArray {
         Ok(ranges(&downloaded(&stream, &least)?, &downloaded(&stream, &greatest)?, self.d))
     }
 
-    /// Some rows, as they are.
+    /// Returns some rows unchanged.
     fn rows_as<T: Element>(&self, rows: &[usize]) -> Result<Array2<T>> {
         check_rows(rows, self.n)?;
         let gpu = self.enter()?;
@@ -295,7 +287,7 @@ impl DeviceArray {
         Ok(all)
     }
 
-    /// The array as an argument of the kernels.
+    /// Returns the array as an argument of the kernels.
     fn argument<T: Element>(&self) -> Result<ArrayOf<'_, T>> {
         let size = match self.element {
             Precision::Float32 => size_of::<f32>(),
@@ -309,12 +301,12 @@ impl DeviceArray {
             ));
         }
         let &Self { address, n, d, strides, .. } = self;
-        // SAFETY: the elements are readable as long as this array lives (the promise of `new`), and
-        // they are of the type `T`, whose size is another one than that of the other type.
+        // SAFETY: `new` requires that the elements are readable as long as this array lives; they are of type `T`,
+        // because the two types differ in size.
         Ok(unsafe { ArrayOf::new(address, [n, d], strides) })
     }
 
-    /// Makes the columns that the kernels read of the samples. They must fit beside the array.
+    /// Makes the kernels' columns of the samples. They must fit beside the array.
     pub(super) fn load<T: Element>(
         &self,
         deviations: Deviations,

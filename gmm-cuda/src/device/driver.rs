@@ -1,15 +1,12 @@
-//! The driver of this process: one for all devices, found at first use.
+//! The process's driver: one for all devices, found at first use.
 use gmm_core::error::{Error, Result};
 use gmm_driver::Driver;
 use std::sync::OnceLock;
 
-/// The driver from its first use on, until the process ends; or why it cannot be loaded.
+/// The driver from its first use to the end of the process, or the error of loading it.
 static DRIVER: OnceLock<std::result::Result<Driver, gmm_driver::Error>> = OnceLock::new();
 
-/// The driver.
-///
-/// # Errors
-/// [`Error::NoCudaDevice`] with the loader's explanation where its library cannot be loaded.
+/// Returns the driver. [`Error::NoCudaDevice`], with the loader's explanation, if its library cannot be loaded.
 pub fn driver() -> Result<Driver> {
     Ok(DRIVER.get_or_init(load).clone()?)
 }
@@ -26,13 +23,13 @@ fn load() -> std::result::Result<Driver, gmm_driver::Error> {
     Ok(unsafe { Driver::from_functions(gmm_kernels::simt::emulator::driver::symbol) })
 }
 
-/// Puts another driver in the place of the machine's, for all of this process: it is for tests
-/// without a GPU. Call it before anything else that uses a GPU.
+/// Replaces the machine's driver in this process, for tests without a GPU. Must precede every other use of a GPU.
 ///
 /// # Errors
-/// [`Error::Cuda`] where a driver, or its absence, has been found before.
+/// [`Error::Cuda`] if a driver has been looked for before.
 pub fn use_driver(driver: Driver) -> Result<()> {
-    DRIVER
-        .set(Ok(driver))
-        .map_err(|_| Error::Cuda { op: "use_driver", message: "the driver is in use already; call this first".into() })
+    DRIVER.set(Ok(driver)).map_err(|_| Error::Cuda {
+        op: "use_driver",
+        message: "a driver is in use already; call this before any use of a GPU".into(),
+    })
 }

@@ -1,4 +1,4 @@
-//! CUDA devices: the list of them, their contexts, and the kernels loaded on them.
+//! CUDA devices: their list, their contexts, and the kernels loaded on them.
 use super::driver::driver;
 use super::kernel::{Compiled, Kernel};
 use super::ptx::{machine_code, ptx_for};
@@ -10,14 +10,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The oldest compute capability that the PTX is made for.
+/// The oldest compute capability for which the PTX is made.
 const OLDEST: (u32, u32) = (8, 0);
 
 /// A CUDA device, as its driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GpuInfo {
-    /// Its number, counted from 0.
+    /// Its number, from 0.
     pub ordinal: usize,
     /// For example `NVIDIA H200`.
     pub name: String,
@@ -32,16 +32,16 @@ pub struct GpuInfo {
 }
 
 impl GpuInfo {
-    /// Whether the kernels run on it.
+    /// Checks that the kernels run on it.
     ///
     /// # Errors
-    /// [`Error::NoCudaDevice`] says why not.
+    /// [`Error::NoCudaDevice`] with the reason that they do not.
     pub fn usable(&self) -> Result<()> {
         if self.compute_capability >= OLDEST {
             return Ok(());
         }
         let ((major, minor), (a, b)) = (self.compute_capability, OLDEST);
-        let reason = format!("{} has compute capability {major}.{minor}, and {a}.{b} or later is needed", self.name);
+        let reason = format!("{} has compute capability {major}.{minor}; {a}.{b} or later is needed", self.name);
         Err(Error::NoCudaDevice { reason })
     }
 }
@@ -59,11 +59,11 @@ impl fmt::Display for GpuInfo {
     }
 }
 
-/// The CUDA devices that the driver lists: at least one.
+/// Returns the CUDA devices that the driver lists, at least one.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation),
-/// if the driver does not start (with the driver's error), or if it lists no device.
+/// [`Error::NoCudaDevice`] if the driver library cannot be loaded (with the loader's explanation), if the driver does
+/// not start (with the driver's error), or if it lists no device.
 pub fn cuda_devices() -> Result<Vec<GpuInfo>> {
     let driver = driver()?;
     let count = driver.device_count().map_err(|error| Error::NoCudaDevice { reason: error.to_string() })?;
@@ -90,14 +90,13 @@ fn info(driver: Driver, ordinal: u32) -> Result<GpuInfo> {
 
 /// Registers of a multiprocessor of every supported device.
 pub const REGISTERS: u32 = 65536;
-/// Bytes of shared memory that each block takes for the system.
+/// Bytes of shared memory that the system takes in each block.
 const RESERVED: usize = 1024;
 
-/// The environment variable that has a device choose kernels as one of compute capability 8.0 does,
-/// so that these are tested and timed on a later one.
+/// The environment variable that makes a later device choose kernels as capability 8.0 does, to test and time them.
 const AS_CAPABILITY: &str = "GMM_TEST_CAPABILITY";
 
-/// What the choice of a launch's shape needs to know of a device.
+/// The facts of a device for the choice of a launch's shape.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Limits {
@@ -105,19 +104,16 @@ pub struct Limits {
     pub multiprocessors: u32,
     /// Bytes of the L2 cache.
     pub l2: usize,
-    /// Bytes of shared memory that a block can ask for.
+    /// Bytes of shared memory that a block can request.
     pub shared_per_block: usize,
-    /// Bytes of shared memory of a multiprocessor; each block takes some for the system besides
-    /// what it asks for.
+    /// Bytes of shared memory of a multiprocessor; each block takes some for the system beyond its request.
     pub shared_per_multiprocessor: usize,
-    /// Whether warpgroups multiply on the tensor cores: compute capability 9.0 alone has these
-    /// instructions.
+    /// Whether warpgroups multiply on the tensor cores, which only compute capability 9.0 has.
     pub warpgroups: bool,
 }
 
 impl Limits {
-    /// The limits of a device of this compute capability, where one is named, with the multiprocessors
-    /// of this one: `8.0` alone.
+    /// Returns the limits of a named compute capability (only `8.0`), with these multiprocessors, or these limits.
     fn under(self, capability: Option<&str>) -> Result<Self> {
         match capability {
             None => Ok(self),
@@ -127,41 +123,37 @@ impl Limits {
                 warpgroups: false,
                 ..self
             }),
-            Some(other) => {
-                Err(Error::Cuda { op: AS_CAPABILITY, message: format!("`{other}`; the one to be named is 8.0") })
-            }
+            Some(other) => Err(Error::Cuda { op: AS_CAPABILITY, message: format!("`{other}` is not known; use 8.0") }),
         }
     }
 
-    /// Blocks with so many bytes of shared memory that a multiprocessor holds at once.
+    /// Returns the blocks with this many bytes of shared memory that a multiprocessor holds at once.
     pub fn blocks_by_shared(&self, shared: usize) -> u32 {
         (self.shared_per_multiprocessor / (shared + RESERVED)) as u32
     }
 
-    /// Blocks of so many threads, registers of a thread and bytes of shared memory that a
-    /// multiprocessor holds at once; at least one.
+    /// Returns the blocks that a multiprocessor holds at once, at least one, by registers, threads and shared memory.
     pub fn resident_blocks(&self, registers: u32, block: u32, shared: usize) -> u32 {
         (REGISTERS / (registers * block)).min(self.blocks_by_shared(shared)).max(1)
     }
 }
 
-/// A device in use: its primary context and the kernels loaded so far. None of it is freed before
-/// the process ends.
+/// A device in use: its primary context and the kernels loaded so far, never freed before the process ends.
 #[derive(Debug)]
 pub struct Gpu {
     pub info: GpuInfo,
     pub limits: Limits,
-    /// See `likelihood::exp2_bias`: measured when it is first asked for.
+    /// See `likelihood::exp2_bias`: measured at first use.
     pub exp2_bias: OnceLock<f64>,
     context: Context,
-    /// Whether the driver refused machine code, as one does that is older than the assembler.
+    /// Whether the driver has refused machine code, as a driver older than the assembler does.
     refuses_machine_code: AtomicBool,
-    /// Kernels by their entry and the registers that a thread may have.
+    /// Kernels by entry and limit of registers.
     kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,
 }
 
 impl Gpu {
-    /// The device of this number, made ready on first use.
+    /// Returns the device of this number, made ready at first use.
     pub fn open(ordinal: usize) -> Result<&'static Self> {
         static OPEN: Mutex<Vec<&'static Gpu>> = Mutex::new(Vec::new());
         let mut open = lock(&OPEN);
@@ -199,18 +191,18 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context the calling thread's. Each public call begins with it.
+    /// Makes the device's context current in the calling thread. Each public call begins with it.
     pub fn enter(&self) -> Result<()> {
         Ok(self.context.enter()?)
     }
 
-    /// Bytes of memory that nobody uses at the moment.
+    /// Returns the bytes of free memory.
     pub fn free_memory(&self) -> Result<usize> {
         Ok(self.context.free_memory()?)
     }
 
-    /// The kernel of an entry, with at most so many registers for a thread: machine code where
-    /// there is some for this device, else compiled by the driver on first use.
+    /// Returns the kernel of an entry with this limit of registers: machine code if this device has some, else the
+    /// driver compiles it at first use.
     pub fn kernel<A>(&self, entry: &Entry<A>, max_registers: Option<u32>) -> Result<Kernel<A>> {
         let mut kernels = lock(&self.kernels);
         let key = (entry.name().to_string(), max_registers);
@@ -228,21 +220,19 @@ impl Gpu {
         Ok(Kernel::new(entry, compiled))
     }
 
-    /// The module of a kernel's machine code; `None` where there is none for this device, or the
-    /// driver does not take it.
+    /// Returns the module of a kernel's machine code; `None` if there is none here, or the driver refuses it.
     fn load_machine_code(&self, name: &str, max_registers: Option<u32>) -> Option<Module> {
         if self.refuses_machine_code.load(Ordering::Relaxed) {
             return None;
         }
         let code = machine_code(self.info.compute_capability, name, max_registers)?;
-        // SAFETY: an image of the archive, whole.
+        // SAFETY: a whole image of the archive.
         let module = unsafe { Module::from_machine_code(&self.context, &code) }.ok();
-        // What it refuses once, it refuses for each kernel.
+        // A driver that refuses one refuses all.
         self.refuses_machine_code.store(module.is_none(), Ordering::Relaxed);
         module
     }
 
-    /// Has the driver compile the PTX of a kernel.
     fn compile(&self, name: &str, max_registers: Option<u32>) -> Result<Module> {
         let ptx = ptx_for(name).ok_or_else(|| Error::Cuda {
             op: "cuModuleGetFunction",
@@ -252,8 +242,7 @@ impl Gpu {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held it: each change under these locks is a
-/// single insertion, so that the data is consistent at any time.
+/// Locks a mutex even after a panic of its holder: these locks guard single insertions, so the data is consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -268,8 +257,7 @@ mod tests {
         assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
     }
 
-    /// What the driver takes of a kernel, with its limits of registers: on a device of its own, so
-    /// that what it refuses does not concern other tests.
+    /// Tests which form of a kernel the driver takes, on a separate device whose refusal does not affect other tests.
     #[cfg(feature = "machine-code")]
     #[test]
     fn machine_code_is_loaded_and_gives_way_to_ptx() {

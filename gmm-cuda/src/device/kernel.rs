@@ -1,4 +1,4 @@
-//! Kernels, each with the type of its argument, and the trait of what a launch of one needs.
+//! Kernels with the types of their arguments, and the trait of a launch's memory.
 use super::require_len;
 use gmm_core::error::{Error, Result};
 use gmm_driver::{Function, Module};
@@ -10,19 +10,17 @@ use std::marker::PhantomData;
 /// Most threads of a block on any device.
 const MOST_THREADS: u32 = 1024;
 
-/// A kernel as the driver has compiled it. Its limit of shared memory is set once, when it is
-/// loaded, to all that a block can have on the device, so that no two threads can set different
-/// limits.
+/// A kernel as compiled by the driver. Its limit of shared memory is set once, at loading, to all that a block can
+/// have, so that no two threads set different limits.
 #[derive(Debug)]
 pub struct Compiled {
     function: Function,
-    /// Bytes of dynamic shared memory that a launch may ask for.
+    /// Bytes of dynamic shared memory that a launch may request.
     most_shared: usize,
 }
 
 impl Compiled {
-    /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and
-    /// dynamic.
+    /// `shared_per_block`: bytes of shared memory that a block can have on this device, static and dynamic.
     pub fn new(module: &Module, entry: &str, shared_per_block: usize) -> Result<Self> {
         let function = module.function(entry)?;
         let most_shared = shared_per_block.saturating_sub(function.static_shared()?);
@@ -52,7 +50,7 @@ impl<A> Clone for Kernel<A> {
 impl<A> Copy for Kernel<A> {}
 
 impl<A> Kernel<A> {
-    /// The kernel of this entry; `compiled` was made from it.
+    /// `compiled` was made from the entry.
     pub(super) fn new(_entry: &Entry<A>, compiled: &'static Compiled) -> Self {
         Self { compiled, argument: PhantomData }
     }
@@ -61,16 +59,12 @@ impl<A> Kernel<A> {
         &self.compiled.function
     }
 
-    /// Bytes of dynamic shared memory that a launch may have: what the device gives a block, less
-    /// the kernel's static shared memory.
+    /// Returns the bytes of dynamic shared memory that a launch may have: the block's limit less static shared memory.
     pub fn most_shared(&self) -> usize {
         self.compiled.most_shared
     }
 
-    /// Blocks of this size that a multiprocessor runs at the same time.
-    ///
-    /// # Errors
-    /// [`Error::Cuda`].
+    /// Returns the blocks of this size that a multiprocessor runs at once. [`Error::Cuda`] if the driver fails.
     pub fn blocks_at_once(&self, threads: u32, shared: usize) -> Result<u32> {
         Ok(self.function().blocks_at_once(threads, shared)?)
     }
@@ -85,25 +79,25 @@ pub struct Grid {
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,
-    /// Whether all blocks must run at the same time. The driver refuses more than can.
+    /// Whether all blocks must run at the same time. The driver refuses more than that.
     pub cooperative: bool,
 }
 
 impl Grid {
-    /// Blocks along x only, each when there is room for it.
+    /// Returns blocks along x only, started as room permits.
     pub fn new(blocks: u32, threads: u32, shared: usize) -> Self {
         Self { blocks: (blocks, 1), threads, shared, cooperative: false }
     }
 
-    /// The same blocks for each of so many slices of the samples, along y.
+    /// Returns the same blocks for each of this many slices of the samples, along y.
     pub fn slices(self, slices: usize) -> Self {
         Self { blocks: (self.blocks.0, slices as u32), ..self }
     }
 
-    /// What a launch asks for in shared memory.
+    /// Checks the shared memory that a launch needs.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where a block has less.
+    /// [`Error::ShapeMismatch`] if a block has less.
     pub fn require_shared(&self, what: &'static str, bytes: usize) -> Result<()> {
         require_len(what, bytes, self.shared)
     }
@@ -124,20 +118,19 @@ impl Grid {
     }
 }
 
-/// A kernel's argument together with the memory that its pointers lead to, borrowed or owned.
+/// A kernel's argument together with the memory of its pointers, borrowed or owned.
 ///
 /// # Safety
-/// [`argument`](Self::argument) gives pointers only to memory that `self` borrows or owns at a
-/// fixed address, and only where that memory is as long and as aligned as the kernel's
-/// documentation asks for in a launch of this grid; else it is an error. Memory that the kernel
-/// writes is written by nobody but work in the same stream while `self` lives.
+/// [`argument`](Self::argument) returns pointers only to memory that `self` borrows or owns at a fixed address, with
+/// the length and alignment that the kernel's documentation requires for a launch of this grid, or else an error. While
+/// `self` lives, only work in the same stream writes to memory that the kernel writes.
 pub unsafe trait Launch {
-    /// What the kernel takes.
+    /// The type of the kernel's argument.
     type Argument: Copy;
 
-    /// The kernel's argument for a launch of this grid.
+    /// Returns the kernel's argument for a launch of this grid.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] where a length does not fit.
+    /// [`Error::ShapeMismatch`] if a length does not fit.
     fn argument(&self, grid: &Grid) -> Result<Self::Argument>;
 }

@@ -1,22 +1,19 @@
-//! Samples as the kernels read them: column by column. Nothing here calls CUDA, so that it is
-//! tested on any machine.
+//! Samples in the kernels' layout: column by column. Nothing here calls CUDA.
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::data::samples::{Samples, View};
 use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 
-/// Columns begin at multiples of this many samples: whole cache lines, and whole blocks of rows for
-/// the conversion.
+/// Columns begin at multiples of this many samples: whole cache lines, and whole blocks of rows for the conversion.
 pub(crate) const STRIDE: usize = 512;
 
-/// Elements from one column to the next for `n` samples.
+/// Returns the elements from one column to the next for `n` samples.
 pub fn stride(n: usize) -> usize {
     n.next_multiple_of(STRIDE)
 }
 
-/// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded;
-/// zeros behind the last. Samples with weights have one column more for these, divided by
-/// `weight_scale`.
+/// Writes the samples to `out`, (D, `stride(N)`): centred and scaled in float64, then rounded; zeros behind the last.
+/// The weights of samples follow as one more column, divided by `weight_scale`.
 pub(crate) fn columns<T: Float>(samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
     let (n, d) = (samples.n_samples(), samples.n_features());
     let (x, weights) = out.split_at_mut(d * stride(n));
@@ -37,7 +34,7 @@ fn fill<S: Float, T: Float>(x: ArrayView2<'_, S>, frame: &Frame, out: &mut [T]) 
     write_columns(x, out, |j, v| T::from_f64(frame.apply(j, v.into())));
 }
 
-/// Rows as kernels read them: column by column, (D, `stride(N)`), with zeros behind the last row.
+/// Returns rows in the kernels' layout: column by column, (D, `stride(N)`), zeros behind the last row.
 pub fn transposed(x: ArrayView2<'_, f32>) -> Vec<f32> {
     let mut out = vec![0.0; x.ncols() * stride(x.nrows())];
     if !x.is_empty() {
@@ -51,8 +48,7 @@ fn write_columns<S: Float, T: Float>(x: ArrayView2<'_, S>, out: &mut [T], apply:
     let (n, d) = x.dim();
     let stride = stride(n);
     debug_assert_eq!(out.len(), d * stride);
-    // Cut into blocks of a few rows and all columns, so that either memory order of `x` is read
-    // from the cache.
+    // Blocks of a few rows and all columns, so that `x` is read from the cache in either memory order.
     let mut blocks: Vec<Vec<&mut [T]>> = (0..stride / STRIDE).map(|_| Vec::with_capacity(d)).collect();
     for column in out.chunks_exact_mut(stride) {
         for (blocks, block) in blocks.iter_mut().zip(column.chunks_exact_mut(STRIDE)) {
@@ -78,7 +74,7 @@ mod tests {
 
     #[test]
     fn columns_are_centred_in_float64_and_padded() {
-        // 10⁷ plus a quarter is not a float32; with its neighbours' mean taken out it is.
+        // 10⁷ plus a quarter is not a float32; less its neighbours' mean it is.
         let x = Array2::from_shape_fn((1030, 3), |(i, j)| 1e7 + 0.25 * (i as f64 + 10.0 * j as f64));
         let frame = Frame::of(x.view());
         let fortran = Array2::from_shape_fn((1030, 3).f(), |ij| x[ij]);

@@ -8,34 +8,33 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 
-/// The context of the device that the calling thread has entered.
+/// Returns the context that the calling thread has entered.
 pub fn context() -> Result<Context> {
     Ok(Context::current(driver()?)?)
 }
 
-/// Device memory for `len` numbers, of any value.
+/// Returns device memory for `len` uninitialised numbers.
 pub fn allocate<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
     Ok(DeviceBuffer::new(&context()?, len)?)
 }
 
-/// Device memory for `len` numbers, zero.
+/// Returns device memory for `len` numbers, zero.
 pub fn zeroed<T: Plain>(len: usize) -> Result<DeviceBuffer<T>> {
     Ok(DeviceBuffer::zeroed(&context()?, len)?)
 }
 
-/// A copy of the numbers on the device.
+/// Returns a copy of the numbers on the device.
 pub fn copied<T: Plain>(numbers: &[T]) -> Result<DeviceBuffer<T>> {
     Ok(DeviceBuffer::from_slice(&context()?, numbers)?)
 }
 
-/// Page-locked host memory for `len` numbers, zero.
+/// Returns page-locked host memory for `len` numbers, zero.
 pub fn locked<T: Plain>(len: usize) -> Result<LockedBuffer<T>> {
     Ok(LockedBuffer::new(&context()?, len)?)
 }
 
-/// Some numbers on the device, borrowed from the buffer that holds them. Kernels may write to them
-/// through a shared borrow, because the work of a stream runs in order, and the host reads them
-/// only by a copy in that stream.
+/// Some numbers on the device, borrowed from their buffer. Kernels may write to them through a shared borrow, because a
+/// stream's work runs in order, and the host reads them only by a copy in that stream.
 #[derive(Debug)]
 pub struct Numbers<'a, T> {
     pointer: *mut T,
@@ -58,15 +57,15 @@ impl<'a, T: Plain> From<&'a DeviceBuffer<T>> for Numbers<'a, T> {
 }
 
 impl<'a, T: Plain> Numbers<'a, T> {
-    /// All numbers of a buffer.
+    /// Returns all numbers of a buffer.
     pub(crate) fn of(buffer: &'a DeviceBuffer<T>) -> Self {
         buffer.into()
     }
 
-    /// The numbers of a range.
+    /// Returns the numbers of a range.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where they are not among these.
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) if it exceeds these numbers.
     pub fn part(self, range: Range<usize>) -> Result<Self> {
         if range.start > range.end || range.end > self.len {
             return Err(mismatch("a part of the numbers on the device", vec![self.len], vec![range.start, range.end]));
@@ -74,12 +73,12 @@ impl<'a, T: Plain> Numbers<'a, T> {
         Ok(Self { pointer: self.pointer.wrapping_add(range.start), len: range.end - range.start, ..self })
     }
 
-    /// The first `len` numbers, or all where there are fewer.
+    /// Returns the first `len` numbers, or all if there are fewer.
     pub(super) fn first(self, len: usize) -> Self {
         Self { len: len.min(self.len), ..self }
     }
 
-    /// The same numbers, if they are of the type `U`.
+    /// Returns the same numbers, if they are of type `U`.
     pub fn cast<U: 'static>(self) -> Option<Numbers<'a, U>>
     where
         T: 'static,
@@ -92,56 +91,41 @@ impl<'a, T: Plain> Numbers<'a, T> {
         self.len
     }
 
-    /// The address on the device of `len` numbers, to read from; `what` asks for them.
+    /// Returns the device address of `len` numbers to read; `what` names the requester.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there are fewer.
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) if there are fewer.
     pub fn read(self, len: usize, what: &'static str) -> Result<*const T> {
         self.write(len, what).map(<*mut T>::cast_const)
     }
 
-    /// As [`read`](Self::read), to write to.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// Returns the address as [`read`](Self::read), with the same errors, to write to.
     pub fn write(self, len: usize, what: &'static str) -> Result<*mut T> {
         require_len(what, len, self.len).map(|()| self.pointer)
     }
 
-    /// The address of the numbers of a range, to read from.
-    ///
-    /// # Errors
-    /// As [`part`](Self::part).
+    /// Returns the device address of a range to read, with the errors of [`part`](Self::part).
     pub fn read_part(self, range: Range<usize>) -> Result<*const T> {
         self.write_part(range).map(<*mut T>::cast_const)
     }
 
-    /// The address of the numbers of a range, to write to.
-    ///
-    /// # Errors
-    /// As [`part`](Self::part).
+    /// Returns the device address of a range to write to, with the errors of [`part`](Self::part).
     pub fn write_part(self, range: Range<usize>) -> Result<*mut T> {
         self.part(range).map(|part| part.pointer)
     }
 
-    /// As [`read`](Self::read), or null for none.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// Returns the address as [`read`](Self::read), with the same errors, or null for `None`.
     pub fn read_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*const T> {
         Self::write_if(numbers, len, what).map(<*mut T>::cast_const)
     }
 
-    /// As [`write`](Self::write), or null for none.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
+    /// Returns the address as [`write`](Self::write), with the same errors, or null for `None`.
     pub fn write_if(numbers: Option<Self>, len: usize, what: &'static str) -> Result<*mut T> {
         numbers.map_or(Ok(ptr::null_mut()), |numbers| numbers.write(len, what))
     }
 }
 
-/// The ranges of sections of these lengths that lie one behind the other.
+/// Returns the ranges of consecutive sections of these lengths.
 pub(crate) fn sections<const N: usize>(lengths: [usize; N]) -> [Range<usize>; N] {
     let mut end = 0;
     lengths.map(|len| {
@@ -150,8 +134,7 @@ pub(crate) fn sections<const N: usize>(lengths: [usize; N]) -> [Range<usize>; N]
     })
 }
 
-/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller sees to it that no
-/// work uses the buffer.
+/// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller ensures that no work uses the buffer.
 pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
         *buffer = allocate(len)?;

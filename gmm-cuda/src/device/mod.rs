@@ -1,4 +1,4 @@
-//! A device: its driver, its memory, its kernels, and the samples that lie on it.
+//! A device: its driver, memory and kernels, and the samples on it.
 pub(crate) mod driver;
 pub(crate) mod gpu;
 pub(crate) mod kernel;
@@ -16,23 +16,19 @@ pub(super) mod workspace;
 
 use gmm_core::error::{Error, Result};
 
-/// The error for a shape or length that is not the expected one.
 pub(super) fn mismatch(what: &'static str, expected: Vec<usize>, got: Vec<usize>) -> Error {
     Error::ShapeMismatch { what, expected, got }
 }
 
-/// The length or size that a launch needs of something.
-///
-/// # Errors
-/// [`Error::ShapeMismatch`] where there is less.
+/// Checks the length or size that a launch needs: [`Error::ShapeMismatch`] if there is less.
 fn require_len(what: &'static str, needed: usize, got: usize) -> Result<()> {
     if needed > got { Err(mismatch(what, vec![needed], vec![got])) } else { Ok(()) }
 }
 
-/// A condition of a launch.
+/// Checks a condition of a launch.
 ///
 /// # Errors
-/// [`Error::ShapeMismatch`] where it does not hold.
+/// [`Error::ShapeMismatch`] if it does not hold.
 pub fn require(what: &'static str, holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(mismatch(what, vec![], vec![])) }
 }

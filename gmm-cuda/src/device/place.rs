@@ -1,4 +1,4 @@
-//! The places of samples in the kernels' layout: on the device, or on the host.
+//! The place of samples in the kernels' layout: the device or the host.
 use super::layout::{self, STRIDE};
 use super::memory::{Numbers, allocate, locked};
 use super::stream::Stream;
@@ -8,33 +8,30 @@ use gmm_core::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 
-/// A type that samples have on the device.
 pub trait Element: Float + Plain + Default + entries::Element + std::fmt::Debug {}
 
 impl Element for f32 {}
 
 impl Element for f64 {}
 
-/// Bytes of rows that are brought to the device, or from it, at once.
+/// Bytes of rows copied to or from the device at once.
 pub const COPY_BYTES: usize = 32 << 20;
 /// Most samples of a launch, so that a 32-bit index of quads never overflows.
 pub const MAX_SAMPLES: usize = 1 << 32;
 
-/// Most bytes of a chunk that comes from the host. A larger one leaves no memory to other samples;
-/// the copy of one of this size takes about 20 ms over a bus of 50 GB/s, long beside what its
-/// launches take.
+/// Most bytes of a chunk from the host. A larger chunk leaves no memory to other samples; the copy of this size takes
+/// about 20 ms over a bus of 50 GB/s, long beside its launches.
 const CHUNK_BYTES: usize = 1 << 30;
 
-/// Where the samples are.
 #[derive(Debug)]
 pub enum Place<T: Plain> {
     /// All on the device.
     Device(DeviceBuffer<T>),
-    /// On the host, in chunks of (samples, columns); a chunk needs so many numbers on the device.
+    /// On the host, in chunks of (samples, columns); a chunk needs at most `largest` numbers on the device.
     Host { chunks: Vec<(usize, Vec<T>)>, largest: usize },
 }
 
-/// Samples that are to be brought into the kernels' layout.
+/// Samples to be copied into the kernels' layout.
 pub struct ColumnsOf<'a, 'x> {
     pub samples: &'a Samples<'x>,
     pub frame: &'a Frame,
@@ -42,7 +39,7 @@ pub struct ColumnsOf<'a, 'x> {
 }
 
 impl ColumnsOf<'_, '_> {
-    /// The samples, within so many bytes of the device's memory.
+    /// Places the samples within `limit` bytes of the device's memory.
     pub fn place<T: Element>(&self, limit: usize) -> Result<Place<T>> {
         let n = self.samples.n_samples();
         let bytes = self.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
@@ -50,7 +47,7 @@ impl ColumnsOf<'_, '_> {
         if fits { self.on_device().map(Place::Device) } else { self.on_host(limit) }
     }
 
-    /// Columns: the features, and the weights.
+    /// Returns the number of columns: features and weights.
     fn width(&self) -> usize {
         self.samples.n_features() + usize::from(self.weight_scale.is_some())
     }
@@ -65,8 +62,7 @@ impl ColumnsOf<'_, '_> {
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
         let at_once = (COPY_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
-        // Page-locked memory is copied at full speed. Where the system gives none, ordinary memory
-        // serves.
+        // Page-locked memory is copied at full speed; ordinary memory serves if the system has none.
         let mut page_locked = locked::<T>(width * at_once).ok();
         let mut pageable = if page_locked.is_none() { vec![T::default(); width * at_once] } else { Vec::new() };
         let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
@@ -77,8 +73,7 @@ impl ColumnsOf<'_, '_> {
             self.write(&rows, staging);
             for (j, column) in staging.chunks_exact(len).enumerate() {
                 let to = Numbers::of(&buffer).write_part(j * stride + start..j * stride + start + len)?;
-                // SAFETY: both are equally long, and the copy is waited for before the staging
-                // memory is used again or freed.
+                // SAFETY: both are equally long, and the copy ends before the staging memory is reused or freed.
                 unsafe { stream.inner().copy_to_device(to, column) }.inspect_err(|_| drop(stream.synchronize()))?;
             }
             stream.synchronize()?;

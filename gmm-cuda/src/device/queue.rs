@@ -1,5 +1,4 @@
-//! A queue of work for a device, for what is computed there besides mixtures. Its work runs in a
-//! scope, at whose end it is waited for, so that no caller can free memory that work uses.
+//! A queue of device work besides mixtures. Each scope waits for its work, so that no memory in use is freed.
 use super::gpu::{Gpu, Limits};
 use super::kernel::{Grid, Kernel, Launch};
 use super::memory::{Numbers, allocate, zeroed};
@@ -10,7 +9,7 @@ use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries::Entry;
 use std::marker::PhantomData;
 
-/// Numbers in a device's memory, which the work of a [`Queue`] reads and writes.
+/// Numbers in a device's memory, which a [`Queue`]'s work reads and writes.
 #[derive(Debug)]
 pub struct Memory<T: Plain> {
     gpu: &'static Gpu,
@@ -18,11 +17,10 @@ pub struct Memory<T: Plain> {
 }
 
 impl<T: Plain> Memory<T> {
-    /// Makes room for at least `len` numbers: where there are fewer, others take their place, of any
-    /// value.
+    /// Makes room for at least `len` numbers: if there are fewer, they are replaced by uninitialised ones.
     ///
     /// # Errors
-    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example where there is too little memory.
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example if memory is short.
     pub fn reserve(&mut self, len: usize) -> Result<()> {
         if self.numbers.len() < len {
             self.gpu.enter()?;
@@ -31,10 +29,7 @@ impl<T: Plain> Memory<T> {
         Ok(())
     }
 
-    /// As [`reserve`](Self::reserve); the others are zero.
-    ///
-    /// # Errors
-    /// As [`reserve`](Self::reserve).
+    /// Makes room as [`reserve`](Self::reserve), with the same errors; new numbers are zero.
     pub fn reserve_zeros(&mut self, len: usize) -> Result<()> {
         if self.numbers.len() < len {
             self.gpu.enter()?;
@@ -43,7 +38,7 @@ impl<T: Plain> Memory<T> {
         Ok(())
     }
 
-    /// The numbers, for a launch.
+    /// Returns the numbers, for a launch.
     pub fn numbers(&self) -> Numbers<'_, T> {
         Numbers::of(&self.numbers)
     }
@@ -65,7 +60,7 @@ impl<T: Plain> Memory<T> {
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 ///
-/// Work borrows what it uses for longer than its scope, in which it cannot be freed:
+/// Work borrows what it uses for longer than its scope, so that it cannot be freed there:
 ///
 /// ```compile_fail,E0597
 /// # fn run(queue: &gmm_host::cuda::Queue) -> gmm_host::Result<()> {
@@ -84,7 +79,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue for the device of this number, which is made ready on first use.
+    /// Returns a queue for the device of this number, made ready at first use.
     ///
     /// # Errors
     /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice), [`Error::Cuda`](gmm_core::error::Error::Cuda).
@@ -94,12 +89,12 @@ impl Queue {
         Ok(Self { gpu, stream: Stream::new()?, staging: Staging::new(BUFFER_BYTES / size_of::<f32>()) })
     }
 
-    /// What the choice of a launch's shape needs to know of the device.
+    /// Returns the facts of the device for the choice of a launch's shape.
     pub fn limits(&self) -> Limits {
         self.gpu.limits
     }
 
-    /// The kernel of an entry, compiled by the driver on first use.
+    /// Returns the kernel of an entry, compiled by the driver at first use.
     ///
     /// # Errors
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
@@ -108,32 +103,29 @@ impl Queue {
         self.gpu.kernel(entry, None)
     }
 
-    /// Memory for `len` numbers, of any value.
+    /// Returns memory for `len` uninitialised numbers.
     ///
     /// # Errors
-    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example where there is too little memory.
+    /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example if memory is short.
     pub fn memory<T: Plain>(&self, len: usize) -> Result<Memory<T>> {
         self.gpu.enter()?;
         Ok(Memory { gpu: self.gpu, numbers: allocate(len)? })
     }
 
-    /// Runs `work` on the device, and waits for all that it starts.
+    /// Runs `work` on the device and waits for everything that it starts.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    /// Errors of `work`, and [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn run<'env, R>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<R>) -> Result<R> {
         self.gpu.enter()?;
-        // Where `work` fails, its drop waits.
+        // If `work` fails, dropping this waits.
         let running = self.stream.unfinished();
         let result = work(&self.work())?;
         running.wait()?;
         Ok(result)
     }
 
-    /// As [`run`](Self::run): the seconds that the device takes for it, by the device's clock.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
+    /// Runs `work` as [`run`](Self::run), with the same errors, and returns its seconds by the device's clock.
     pub fn seconds<'env>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<()>) -> Result<f64> {
         self.gpu.enter()?;
         self.stream.seconds(|| {
@@ -148,12 +140,11 @@ impl Queue {
     }
 }
 
-/// The scope of some work of a [`Queue`], which ends before `'env` does. What the work uses is
-/// borrowed for `'env`.
+/// The scope of some work of a [`Queue`], which ends before `'env` does. The work borrows its memory for `'env`.
 #[derive(Debug)]
 pub struct Work<'env> {
     queue: &'env Queue,
-    /// `'env` must not become shorter: it could end inside of the scope.
+    /// `'env` must not shrink: it could then end inside the scope.
     invariant: PhantomData<&'env mut &'env ()>,
 }
 
@@ -161,11 +152,10 @@ impl<'env> Work<'env> {
     /// Starts a kernel.
     ///
     /// # Errors
-    /// Those of [`Launch::argument`], and [`Error::Cuda`](gmm_core::error::Error::Cuda).
+    /// Errors of [`Launch::argument`], and [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn launch<L: Launch + Copy + 'env>(&self, kernel: Kernel<L::Argument>, grid: Grid, launch: L) -> Result<()> {
         let Queue { stream, .. } = self.queue;
-        // The queue waits for the work in the place of the guard that is left here, and what `launch`
-        // borrows lives on until then; it owns nothing, as it is `Copy`.
+        // The queue waits instead of this guard. The borrows of `launch` last until then; a `Copy` type owns nothing.
         drop(stream.launch(kernel, grid, launch)?.followed_by(stream.idle()));
         Ok(())
     }
@@ -173,7 +163,7 @@ impl<'env> Work<'env> {
     /// Starts to copy numbers to the beginning of the memory.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there is less memory, and
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) if the memory is shorter, and
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn upload(&self, to: &'env Memory<f32>, from: &'env [f32]) -> Result<()> {
         let Queue { stream, staging, .. } = self.queue;
@@ -182,10 +172,10 @@ impl<'env> Work<'env> {
         Ok(())
     }
 
-    /// Copies numbers from the beginning of the memory behind the work, and waits for them.
+    /// Copies numbers from the beginning of the memory after the work, and waits for them.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) where there is less memory, and
+    /// [`Error::ShapeMismatch`](gmm_core::error::Error::ShapeMismatch) if the memory is shorter, and
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn download(&self, from: &Memory<f32>, to: &mut [f32]) -> Result<()> {
         self.queue.staging.download(&self.queue.stream, &from.numbers, to)

@@ -1,5 +1,4 @@
-//! The samples of an evaluator: on the device, or on the host and passed through the device in
-//! chunks.
+//! The samples of an evaluator: on the device, or on the host and passed through the device in chunks.
 use super::gpu::Gpu;
 use super::layout;
 use super::memory::{Numbers, allocate};
@@ -23,10 +22,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 
-/// Samples on the device: a part of a buffer that holds one column for each feature.
+/// Samples on the device: part of a buffer with one column for each feature.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'a, T: Plain = f32> {
-    /// The first feature of the first sample.
     x: *const T,
     stride: usize,
     d: usize,
@@ -36,8 +34,7 @@ pub struct Columns<'a, T: Plain = f32> {
 }
 
 impl<'a, T: Plain> Columns<'a, T> {
-    /// The first `n` samples of a buffer that holds (D, `layout::stride(n)`) numbers or more, and
-    /// behind them, if `weighted`, a column of sample weights.
+    /// Takes the first `n` samples of (D, `layout::stride(n)`) numbers or more, and a column of weights if `weighted`.
     pub fn new(buffer: Numbers<'a, T>, n: usize, d: usize, weighted: bool) -> Result<Self> {
         let stride = layout::stride(n);
         let width = d + usize::from(weighted);
@@ -47,7 +44,7 @@ impl<'a, T: Plain> Columns<'a, T> {
         Ok(Self { x, stride, d, weighted, n, buffer: PhantomData })
     }
 
-    /// Samples `first` to `first + n`; `first` is a multiple of a quad.
+    /// Returns samples `first` to `first + n`; `first` is a multiple of a quad.
     pub fn part(self, first: usize, n: usize) -> Result<Self> {
         if n == 0 || !first.is_multiple_of(QUAD) || first + n > self.n {
             return Err(mismatch("a part of the samples", vec![self.n], vec![first, n]));
@@ -68,31 +65,29 @@ impl<'a, T: Plain> Columns<'a, T> {
         self.stride
     }
 
-    /// The first feature of the first sample.
     pub fn x(&self) -> *const T {
         self.x
     }
 
-    /// The samples' weights, null if they have none.
+    /// Returns the samples' weights, null without weights.
     pub fn weights(&self) -> *const T {
         if self.weighted { self.x().wrapping_add(self.d * self.stride) } else { ptr::null() }
     }
 
-    /// The same, null also where they are not `wanted`.
+    /// Returns the samples' weights, null without weights or if they are not `wanted`.
     pub fn weights_if(&self, wanted: bool) -> *const T {
         if wanted { self.weights() } else { ptr::null() }
     }
 }
 
 impl Columns<'_> {
-    /// The columns as an argument of the kernels; the first `cached_quads` quads are to stay in the
-    /// L2 cache.
+    /// Returns the columns as an argument of the kernels; the first `cached_quads` quads should stay in the L2 cache.
     pub fn argument(&self, cached_quads: u32) -> data::Columns {
         data::Columns { x: self.x(), stride: self.stride as u64, n: self.n as u64, cached_quads }
     }
 }
 
-/// Samples in the kernels' layout, which any number of evaluators share.
+/// Samples in the kernels' layout, shared by any number of evaluators.
 #[derive(Debug)]
 
 struct Store<T: Plain> {
@@ -102,15 +97,14 @@ struct Store<T: Plain> {
     n: usize,
     d: usize,
     total_weight: f64,
-    /// For samples with missing values, the weight of those that have a value in a column (D,).
+    /// With missing values, the weight of the samples with a value in each column (D,).
     observed: Option<Vec<f64>>,
-    /// The kernels see the samples' weights divided by this power of two, which brings the largest
-    /// to about one.
+    /// The kernels see the samples' weights divided by this power of two, which scales the largest to about one.
     weight_scale: Option<f64>,
     place: Place<T>,
 }
 
-/// A stream with the memory that an evaluation in it needs.
+/// A stream with the memory for an evaluation in it.
 #[derive(Debug)]
 pub struct Pass<T: Plain> {
     pub stream: Stream,
@@ -118,7 +112,6 @@ pub struct Pass<T: Plain> {
     chunk: Option<ChunkBuffer<T>>,
 }
 
-/// The place on the device for a chunk that comes from the host.
 #[derive(Debug)]
 struct ChunkBuffer<T: Plain> {
     device: DeviceBuffer<T>,
@@ -131,18 +124,15 @@ impl<T: Element> ChunkBuffer<T> {
     }
 }
 
-/// The samples of one evaluator, with the streams that it evaluates them in. It must be the
-/// evaluator's first field: its drop comes first and waits for the device, so that the other fields
-/// can be freed.
+/// The samples of one evaluator, with the streams of its evaluations. It must be the evaluator's first field: it is
+/// dropped first and waits for the device, so that the other fields can be freed.
 #[derive(Debug)]
 pub struct DeviceSamples<T: Plain> {
     store: Arc<Store<T>>,
-    /// Chunk c passes through pass c modulo their number: one if all samples are on the device,
-    /// else two.
+    /// Chunk c passes through pass c modulo their number: one if all samples are on the device, else two.
     passes: Vec<Pass<T>>,
 }
 
-/// A chunk on the device.
 pub struct Chunk<'a, T: Plain> {
     pub pass: &'a Pass<T>,
     pub columns: Columns<'a, T>,
@@ -150,14 +140,13 @@ pub struct Chunk<'a, T: Plain> {
     pub started: Running<'a, ()>,
 }
 
-/// Most parameter sets of a launch, each of which gives a total.
+/// Most parameter sets, and so totals, of a launch.
 pub const MAX_TOTALS: usize = 64;
 
 impl<T: Element> DeviceSamples<T> {
-    /// Takes a copy of the samples to the device, or, where they need more than `memory_limit`
-    /// bytes there (nearly all that is free, if none is given), to the host's memory in the
-    /// kernels' layout. `deviations`: how they are compared with components; around means they keep
-    /// all their digits, in a frame that changes nothing.
+    /// Copies the samples to the device or, if they need more than `memory_limit` bytes there (by default nearly all
+    /// that is free), to the host's memory in the kernels' layout. `deviations` chooses how samples are compared with
+    /// components; around means they keep all digits, in a frame that changes nothing.
     pub fn new(
         samples: &Samples<'_>,
         ordinal: usize,
@@ -175,8 +164,7 @@ impl<T: Element> DeviceSamples<T> {
         Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
 
-    /// The samples of columns (D, or one more for the weights; stride) that are on the device
-    /// already, in a frame.
+    /// Takes columns (D, or one more for the weights; stride) already on the device, in a frame.
     pub fn of_columns(
         gpu: &'static Gpu,
         columns: DeviceBuffer<T>,
@@ -201,7 +189,7 @@ impl<T: Element> DeviceSamples<T> {
         Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
 
-    /// The same samples for another evaluator, without a copy of them.
+    /// Returns the same samples, uncopied, for another evaluator.
     pub fn share(&self) -> Result<Self> {
         self.gpu().enter()?;
         Self::of_store(self.store.clone())
@@ -219,7 +207,6 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Self { store, passes })
     }
 
-    /// The device, and the precision.
     pub fn describe(&self) -> String {
         let info = &self.store.gpu.info;
         let around = self.store.deviations.description();
@@ -234,17 +221,14 @@ impl<T: Element> DeviceSamples<T> {
         &self.store.frame
     }
 
-    /// How the samples are compared with components.
     pub fn deviations(&self) -> Deviations {
         self.store.deviations
     }
 
-    /// N.
     pub fn n(&self) -> usize {
         self.store.n
     }
 
-    /// D.
     pub fn d(&self) -> usize {
         self.store.d
     }
@@ -253,21 +237,18 @@ impl<T: Element> DeviceSamples<T> {
         self.store.total_weight
     }
 
-    /// Whether values are missing: they are NaN in the columns.
+    /// Returns whether values are missing (NaN in the columns).
     pub fn gaps(&self) -> bool {
         self.store.observed.is_some()
     }
 
-    /// The mixture's parameters for these samples. Where values are missing, its covariances have
-    /// to be diagonal or spherical.
-    ///
-    /// # Errors
-    /// [`Error::FeatureMismatch`], and those of [`DeviceParameters::with_matrices`].
+    /// Returns the mixture's parameters for these samples. With missing values its covariances must be diagonal or
+    /// spherical. Errors: [`Error::FeatureMismatch`], and those of [`DeviceParameters::with_matrices`].
     pub fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         self.parameters_in(None, mixture)
     }
 
-    /// As [`parameters`](Self::parameters), in the memory of former parameters.
+    /// Returns the [`parameters`](Self::parameters) in the memory of former ones.
     pub fn parameters_in(&self, memory: Option<DeviceParameters<T>>, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         check_features(mixture, self.d())?;
         match &self.store.observed {
@@ -279,7 +260,6 @@ impl<T: Element> DeviceSamples<T> {
         }
     }
 
-    /// Whether all samples are in the device's memory.
     pub fn is_resident(&self) -> bool {
         matches!(self.store.place, Place::Device(_))
     }
@@ -291,7 +271,7 @@ impl<T: Element> DeviceSamples<T> {
         }
     }
 
-    /// Samples of the first chunk, the largest.
+    /// Returns the samples of the first chunk, the largest.
     pub fn chunk_size(&self) -> usize {
         match &self.store.place {
             Place::Device(_) => self.store.n,
@@ -299,30 +279,24 @@ impl<T: Element> DeviceSamples<T> {
         }
     }
 
-    /// Whether the samples have weights.
     pub fn weighted(&self) -> bool {
         self.store.weight_scale.is_some()
     }
 
-    /// The factor for the kernels' sums, because the kernels see the weights divided by it.
+    /// Returns the factor for the kernels' sums, by which the weights are divided.
     pub fn weight_scale(&self) -> f64 {
         self.store.weight_scale.unwrap_or(1.0)
     }
 
-    /// The streams and their memory, to be made ready for an evaluation.
     pub fn passes(&mut self) -> &mut [Pass<T>] {
         &mut self.passes
     }
 
-    /// The stream and the memory that chunk `c` is evaluated with.
     pub fn pass(&self, c: usize) -> &Pass<T> {
         &self.passes[c % self.passes.len()]
     }
 
-    /// Chunk `c`, with what was started to bring it to the device.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`], before anything is started.
+    /// Returns chunk `c`, with the started copy to the device. [`Error::Interrupted`] before anything starts.
     pub fn chunk(&self, c: usize) -> Result<Chunk<'_, T>> {
         Interrupt::current().check()?;
         let pass = self.pass(c);
@@ -337,8 +311,7 @@ impl<T: Element> DeviceSamples<T> {
         Ok(Chunk { pass, columns: Columns::new(Numbers::of(buffer), n, self.store.d, self.weighted())?, started })
     }
 
-    /// Evaluates each chunk, in order: `start` begins a chunk, `finish` waits for it, `add` takes
-    /// what it gives. As many chunks are under way as there are passes.
+    /// Evaluates each chunk in order, in all passes at once: `start` begins, `finish` waits, `add` takes its result.
     pub fn for_each_chunk<'a, R, V>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
@@ -363,8 +336,7 @@ impl<T: Element> DeviceSamples<T> {
         Ok(())
     }
 
-    /// Evaluates each chunk, in order, one at a time; the next is on its way to the device
-    /// meanwhile.
+    /// Evaluates each chunk in order, one at a time, while the next is copied to the device.
     pub fn one_by_one<'a, R>(
         &'a self,
         mut start: impl FnMut(usize, Chunk<'a, T>) -> Result<R>,
@@ -385,24 +357,24 @@ impl<T: Element> DeviceSamples<T> {
 impl<T: Plain> Drop for DeviceSamples<T> {
     fn drop(&mut self) {
         for pass in &self.passes {
-            // A failure cannot be reported from here.
+            // A failure cannot be reported here.
             let _ = pass.stream.synchronize();
         }
     }
 }
 
-/// The limit, or nearly all of the device's memory that is free.
+/// Returns the limit, or nearly all of the device's free memory.
 pub fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
     limit.map_or_else(|| free_for_samples(gpu), Ok)
 }
 
-/// What samples may take of the memory that is free: all but what evaluations need beside them.
+/// Returns the free memory for samples: all but the needs of evaluations.
 fn free_for_samples(gpu: &Gpu) -> Result<usize> {
     let free = gpu.free_memory()?;
     Ok(free - (free / 16).max(256 << 20).min(free))
 }
 
-/// The bytes of a device's memory that samples can take now.
+/// Returns the bytes of a device's memory that samples can take now.
 pub fn free_memory(ordinal: usize) -> Result<usize> {
     let gpu = Gpu::open(ordinal)?;
     gpu.enter()?;

@@ -6,19 +6,17 @@ use gmm_driver::LockedBuffer;
 use gmm_kernels::reduce::UNWRITTEN;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often a slot is read before the driver is asked for the state of the stream.
+/// The reads of a slot between two questions to the driver about the stream.
 const LOOKS: u32 = 10_000;
-/// After so many questions to the driver (a few milliseconds) the thread yields its core to others
-/// between them.
+/// The questions (a few milliseconds) after which the thread yields its core between them.
 const PATIENCE: u32 = 20;
 
-/// Places for results in host memory. Kernels write to them and the host reads them until they are
-/// filled, which takes less time than a copy.
+/// Places for results in host memory: kernels write and the host polls, which is faster than a copy.
 #[derive(Debug)]
 pub struct Slots {
     /// Atomic: the device writes to them while the host reads.
     host: LockedBuffer<AtomicU64>,
-    /// The address of the first on the device, as a number: `Slots` go from thread to thread.
+    /// The device address of the first, as a number, because `Slots` move between threads.
     device: usize,
 }
 
@@ -34,22 +32,18 @@ impl Slots {
         self.host.len()
     }
 
-    /// The address on the device of the first `len` slots; `what` asks for them.
-    ///
-    /// # Errors
-    /// [`Error::ShapeMismatch`] where there are fewer.
+    /// Returns the device address of the first `len` slots for `what`. [`Error::ShapeMismatch`] if there are fewer.
     pub fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
         require_len(what, len, self.len()).map(|()| self.device as *mut f64)
     }
 
-    /// Empties the first `count` slots; to be called before the launch that fills them.
+    /// Empties the first `count` slots, before the launch that fills them.
     pub fn clear(&self, count: usize) {
         self.host[..count].iter().for_each(|slot| slot.store(UNWRITTEN, Ordering::Relaxed));
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Waits until a slot is filled by the work in `stream`. Ends with the driver's error if that
-    /// work fails.
+    /// Waits until the work in `stream` fills a slot. Returns the driver's error if the work fails.
     pub fn wait(&self, i: usize, stream: &gmm_driver::Stream) -> Result<f64> {
         let slot = &self.host[i];
         let read = || match slot.load(Ordering::Acquire) {

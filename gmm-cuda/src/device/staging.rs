@@ -1,6 +1,5 @@
-//! Long arrays on their way between ordinary memory of the host and the device. The driver copies
-//! such memory with one thread; here all threads copy it to or from page-locked memory, one buffer
-//! while the device copies another.
+//! Copies of long arrays between ordinary host memory and the device. The driver would copy with one thread; here all
+//! threads copy to or from one page-locked buffer while the device copies another.
 use super::memory::{Numbers, context, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
@@ -9,28 +8,26 @@ use gmm_driver::{Event, LockedBuffer, Plain};
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
 
-/// Bytes of a buffer, so many that the waking of the threads for each of them does not count for
-/// much. 200 MB each way, with 16 cores beside an H200: buffers of 1 MB 44 ms, 4 MB 23, 16 MB 13,
-/// 32 MB 12; by the driver alone 58.
+/// Bytes of a buffer, so many that waking the threads for it costs little. 200 MB each way, with 16 cores beside an
+/// H200: buffers of 1 MB 44 ms, 4 MB 23, 16 MB 13, 32 MB 12; the driver alone 58.
 pub const BUFFER_BYTES: usize = 16 << 20;
-/// A shorter array is left to the driver: the threads would be awake too late.
+/// The driver copies shorter arrays: the threads would wake too late.
 const LEAST_BYTES: usize = 1 << 20;
 /// Bytes that a thread copies at a time.
 const BYTES_AT_A_TIME: usize = 1 << 18;
 
-/// Two buffers of page-locked memory, allocated when a long array comes for the first time.
+/// Two page-locked buffers, allocated for the first long array.
 #[derive(Debug)]
 pub struct Staging<T: Plain> {
-    /// Elements of a buffer.
     len: usize,
-    /// None if the system gives no page-locked memory.
+    /// None if the system has no page-locked memory.
     buffers: OnceCell<Option<[RefCell<Buffer<T>>; 2]>>,
 }
 
 #[derive(Debug)]
 struct Buffer<T: Plain> {
     host: LockedBuffer<T>,
-    /// The device has copied it.
+    /// The end of the device's copy.
     copied: Event,
 }
 
@@ -39,7 +36,7 @@ impl<T: Plain> Buffer<T> {
         Ok(Self { host: locked(len)?, copied: Event::new(&context()?)? })
     }
 
-    /// Has `write` write as many numbers to the buffer as the place has, and starts to copy them there.
+    /// Makes `write` fill the buffer for the place, and starts to copy the numbers there.
     ///
     /// # Safety
     /// The buffer is freed only after the work in the stream has been waited for.
@@ -48,25 +45,22 @@ impl<T: Plain> Buffer<T> {
         let len = place.len();
         write(&mut self.host[..len]);
         let to = place.write(len, "the place of a buffer")?;
-        // SAFETY: both are equally long. The buffer is written to again only after the event that
-        // follows, and the caller sees to its life.
+        // SAFETY: both are equally long. The caller keeps the buffer alive; it is rewritten only after the event.
         unsafe { stream.inner().copy_to_device(to, &self.host[..len])? };
         Ok(self.copied.record(stream.inner())?)
     }
 
-    /// Waits until the device has copied it.
     fn wait(&self) -> Result<()> {
         Ok(self.copied.synchronize()?)
     }
 }
 
 impl<T: Plain + Copy + Default> Staging<T> {
-    /// Buffers of so many elements.
     pub fn new(len: usize) -> Self {
         Self { len: len.max(1), buffers: OnceCell::new() }
     }
 
-    /// The buffers, if an array of so many elements is to pass through them.
+    /// Returns the buffers, if an array of this many elements is to pass through them.
     fn buffers(&self, len: usize) -> Option<&[RefCell<Buffer<T>>; 2]> {
         if len * size_of::<T>() < LEAST_BYTES {
             return None;
@@ -74,14 +68,13 @@ impl<T: Plain + Copy + Default> Staging<T> {
         self.pair()
     }
 
-    /// The buffers, if the system gives page-locked memory for them.
+    /// Returns the buffers, if the system has page-locked memory for them.
     fn pair(&self) -> Option<&[RefCell<Buffer<T>>; 2]> {
         let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
         self.buffers.get_or_init(|| Some([buffer()?, buffer()?])).as_ref()
     }
 
-    /// Starts to copy `from` to the device, behind the work that is in the stream. The last buffers
-    /// may still be on their way when this returns.
+    /// Starts to copy `from` to the device after the work in the stream. The last buffers may be in use on return.
     pub fn upload<'s>(
         &'s self,
         stream: &'s Stream,
@@ -99,9 +92,8 @@ impl<T: Plain + Copy + Default> Staging<T> {
         Ok(running)
     }
 
-    /// As [`upload`](Self::upload), of parts of these lengths that follow each other on the device.
-    /// `write` writes the numbers of a part, of which a buffer must have room for all; what it returns
-    /// is given back for each part.
+    /// Copies as [`upload`](Self::upload) parts of these lengths, consecutive on the device. `write` writes a part,
+    /// which must fit into a buffer; its results are returned for each part.
     pub fn upload_parts<'s, R: Send>(
         &'s self,
         stream: &'s Stream,
@@ -148,12 +140,12 @@ impl<T: Plain + Copy + Default> Staging<T> {
         Ok((running, results))
     }
 
-    /// Copies numbers from the device behind the work in the stream, and waits for them.
+    /// Copies numbers from the device after the work in the stream, and waits for them.
     pub fn download<'a>(&self, stream: &Stream, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
         let from = from.into();
         let Some(buffers) = self.buffers(to.len()) else { return stream.read(from, to) };
         let from = from.part(0..to.len())?;
-        // If this ends early, its drop waits for what the device still copies.
+        // If this ends early, dropping it waits for the device's copies.
         let running = stream.unfinished();
         let start = |i: usize| -> Result<()> {
             let first = i * self.len;
@@ -164,8 +156,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
             let buffer = &mut *buffers[i % 2].borrow_mut();
             buffer.wait()?;
             let place = from.read_part(first..first + len)?;
-            // SAFETY: both are equally long. The buffer is read only after the event that follows,
-            // and this function waits for the copy.
+            // SAFETY: both are equally long. The buffer is read after the event, and this function waits for the copy.
             unsafe { stream.inner().copy_to_host(&mut buffer.host[..len], place)? };
             Ok(buffer.copied.record(stream.inner())?)
         };
@@ -180,7 +171,6 @@ impl<T: Plain + Copy + Default> Staging<T> {
     }
 }
 
-/// The parts of some numbers that have these lengths.
 fn parts<'n, T>(mut numbers: &'n mut [T], lengths: &[usize]) -> Vec<&'n mut [T]> {
     let mut parts = Vec::with_capacity(lengths.len());
     for length in lengths {
@@ -191,7 +181,6 @@ fn parts<'n, T>(mut numbers: &'n mut [T], lengths: &[usize]) -> Vec<&'n mut [T]>
     parts
 }
 
-/// Copies with all threads.
 fn copy<T: Copy + Send + Sync>(from: &[T], to: &mut [T]) {
     let size = (BYTES_AT_A_TIME / size_of::<T>()).max(1);
     to.par_chunks_mut(size).zip(from.par_chunks(size)).for_each(|(to, from)| to.copy_from_slice(from));

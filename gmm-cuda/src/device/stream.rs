@@ -1,5 +1,4 @@
-//! Streams: the one place where kernels are launched and memory is copied asynchronously. What a
-//! launch reads and writes stays borrowed until the launch or copy is done.
+//! Streams, which alone launch kernels and copy memory asynchronously. Memory stays borrowed until that is done.
 use super::kernel::{Grid, Kernel, Launch};
 use super::memory::{Numbers, context};
 use super::mismatch;
@@ -8,7 +7,6 @@ use gmm_core::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Event, LockedBuffer, Plain};
 use std::ptr;
 
-/// A queue of work for the device.
 #[derive(Debug)]
 pub struct Stream {
     inner: gmm_driver::Stream,
@@ -19,8 +17,7 @@ impl Stream {
         Ok(Self { inner: gmm_driver::Stream::new(&context()?)? })
     }
 
-    /// Waits for all work in the legacy default stream of the present context, in which other
-    /// libraries leave what this one is to wait for.
+    /// Waits for all work in the current context's legacy default stream, where other libraries leave work to wait for.
     pub fn wait_for_legacy_default() -> Result<()> {
         Ok(gmm_driver::Stream::synchronize_legacy_default(&context()?)?)
     }
@@ -29,24 +26,23 @@ impl Stream {
         &self.inner
     }
 
-    /// Waits for all work in the stream.
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.inner.synchronize()?)
     }
 
-    /// Starts a kernel behind the work that is in the stream.
+    /// Starts a kernel after the work in the stream.
     pub fn launch<'s, L: Launch>(
         &'s self,
         kernel: Kernel<L::Argument>,
         grid: Grid,
         launch: L,
     ) -> Result<Running<'s, L>> {
-        // SAFETY: the guard that is returned holds the memory until the work is done.
+        // SAFETY: the returned guard holds the memory until the work is done.
         unsafe { self.start(kernel, grid, &launch)? };
         Ok(Running { stream: self, held: Some(launch), end: None })
     }
 
-    /// The one place that launches kernels.
+    /// Launches a kernel, as the only place that does.
     ///
     /// # Safety
     /// `launch` lives until the work is done.
@@ -54,24 +50,22 @@ impl Stream {
         grid.check(&kernel)?;
         let argument = launch.argument(&grid)?;
         let Grid { blocks, threads, shared, cooperative } = grid;
-        // SAFETY: the kernel's type says that this is its one argument; `Launch` vouches for the
-        // pointers in it, and the caller for the life of their memory.
+        // SAFETY: the kernel has this one argument; `Launch` vouches for its pointers, the caller for their memory.
         unsafe { self.inner.launch(kernel.function(), blocks, threads, shared, cooperative, &argument)? };
         Ok(())
     }
 
-    /// A guard of no work, to begin a chain of [`Running::followed_by`] with.
+    /// Returns a guard of no work, to begin a chain of [`Running::followed_by`].
     pub fn idle(&self) -> Running<'_, ()> {
         Running { stream: self, held: None, end: None }
     }
 
-    /// A guard for work that the caller is about to put into this stream: it waits for all of it.
+    /// Returns a guard for the caller's next work in this stream: it waits for all of it.
     pub fn unfinished(&self) -> Running<'_, ()> {
         Running { stream: self, held: Some(()), end: None }
     }
 
-    /// Starts to copy page-locked host memory to the device. `places` finds both in what is held
-    /// until the copy is done.
+    /// Starts to copy page-locked host memory to the device. `places` finds both in `held`, kept until the end.
     pub fn upload<'s, L, T: Plain>(
         &'s self,
         held: L,
@@ -81,13 +75,12 @@ impl Stream {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy to the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
-        // and page-locked memory stays where it is when its owner moves.
+        // SAFETY: both have at least `len` numbers, held by the guard until the end; page-locked memory does not move.
         unsafe { self.inner.copy_to_device(to.as_device_ptr(), &from[..len])? };
         Ok(Running { stream: self, held: Some(held), end: None })
     }
 
-    /// Copies numbers from the device behind the work in the stream, and waits for them.
+    /// Copies numbers from the device after the work in the stream, and waits for them.
     pub fn read<'a, T: Plain>(&self, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
         let from = from.into().read(to.len(), "numbers on the device")?;
         // SAFETY: both have that many numbers, and the copy is waited for.
@@ -95,12 +88,12 @@ impl Stream {
         self.synchronize()
     }
 
-    /// Copies numbers to the device behind the work in the stream, and waits for it.
+    /// Copies numbers to the device after the work in the stream, and waits for it.
     pub fn write<'a, T: Plain>(&self, to: impl Into<Numbers<'a, T>>, from: &[T]) -> Result<()> {
         self.start_write(to, from)?.wait().map(drop)
     }
 
-    /// Starts to copy numbers to the device behind the work in the stream.
+    /// Starts to copy numbers to the device after the work in the stream.
     pub fn start_write<'s, 'a: 's, T: Plain>(
         &'s self,
         to: impl Into<Numbers<'a, T>>,
@@ -112,15 +105,14 @@ impl Stream {
         Ok(self.unfinished())
     }
 
-    /// Starts to fill numbers on the device with zeros, behind the work in the stream.
+    /// Starts to fill numbers on the device with zeros, after the work in the stream.
     pub fn clear<'s>(&'s self, numbers: &'s DeviceBuffer<f64>) -> Result<Running<'s, ()>> {
-        // SAFETY: the whole of the memory, which is borrowed until this is done.
+        // SAFETY: the whole memory, borrowed until this is done.
         unsafe { self.inner.zero(numbers.as_device_ptr(), numbers.len())? };
         Ok(self.unfinished())
     }
 
-    /// Seconds that the device takes for the work that `start` puts into the stream, by the
-    /// device's clock.
+    /// Returns the seconds, by the device's clock, of the work that `start` puts into the stream.
     pub fn seconds<'s, L>(&'s self, start: impl FnOnce() -> Result<Running<'s, L>>) -> Result<f64> {
         let (before, after) = (Event::timed(self.inner.context())?, Event::timed(self.inner.context())?);
         before.record(&self.inner)?;
@@ -131,7 +123,7 @@ impl Stream {
     }
 }
 
-/// Seconds of what `start` puts into the stream, the mean over `repeats` times of it back to back.
+/// Returns the mean seconds of the work of `start`, over `repeats` times back to back.
 pub fn seconds<'s>(
     stream: &'s Stream,
     repeats: u32,
@@ -147,7 +139,7 @@ pub fn seconds<'s>(
     Ok(all / f64::from(repeats))
 }
 
-/// Results of a kernel, which are finite unless it failed.
+/// Checks a kernel's results, which are finite unless it failed.
 pub fn finite(results: Vec<f64>) -> Result<Vec<f64>> {
     match results.iter().find(|result| !result.is_finite()) {
         Some(result) => Err(Error::Cuda { op: "cuLaunchKernel", message: format!("the kernel's result is {result}") }),
@@ -162,28 +154,25 @@ pub struct Running<'s, L> {
     stream: &'s Stream,
     /// None once the work is done.
     held: Option<L>,
-    /// Recorded behind the work, where more work may follow in the stream that need not be waited
-    /// for.
+    /// Recorded after the work if later work in the stream need not be waited for.
     end: Option<Event>,
 }
 
 impl<'s, L> Running<'s, L> {
-    /// The guard for this work and for `next`, which was started behind it: waiting for the later
-    /// waits for both.
+    /// Returns the guard for this work and for `next`, started after it: waiting for the later waits for both.
     pub fn followed_by<M>(self, next: Running<'s, M>) -> Running<'s, M>
     where
         L: Copy + 's,
     {
-        // What this guard holds is only borrowed, for as long as the later guard may live. If the
-        // later work is in another stream, its end does not mean the end of this work, which is
-        // then waited for here (by `drop`).
+        // This guard only borrows, for as long as the later guard may live. The end of later work in another stream is
+        // not the end of this work, so `drop` waits for it here.
         if ptr::eq(self.stream, next.stream) {
             self.release();
         }
         next
     }
 
-    /// Starts to copy numbers back behind this work. `places` finds both places in what is held.
+    /// Starts to copy numbers back after this work. `places` finds both places in `held`.
     pub fn download<T: Plain>(
         mut self,
         places: impl for<'l> FnOnce(&'l mut L) -> (&'l DeviceBuffer<T>, &'l mut LockedBuffer<T>, usize),
@@ -193,14 +182,12 @@ impl<'s, L> Running<'s, L> {
         if len > from.len() || len > to.len() {
             return Err(mismatch("a copy from the device", vec![len], vec![from.len(), to.len()]));
         }
-        // SAFETY: both have at least `len` numbers; the guard holds them until the copy is done,
-        // and page-locked memory stays where it is when its owner moves.
+        // SAFETY: both have at least `len` numbers, held by the guard until the end; page-locked memory does not move.
         unsafe { self.stream.inner.copy_to_host(&mut to[..len], from.as_device_ptr())? };
         Ok(self)
     }
 
-    /// Makes [`wait`](Self::wait) wait only for what is in the stream now, not for work that is put
-    /// behind it later.
+    /// Makes [`wait`](Self::wait) wait only for the work in the stream now, not for later work.
     pub fn marked(mut self) -> Result<Self> {
         let end = Event::new(self.stream.inner.context())?;
         end.record(&self.stream.inner)?;
@@ -208,7 +195,7 @@ impl<'s, L> Running<'s, L> {
         Ok(self)
     }
 
-    /// Waits for the work, and gives back what it held.
+    /// Waits for the work, and returns what the guard held.
     pub fn wait(mut self) -> Result<Option<L>> {
         match &self.end {
             Some(end) => end.synchronize()?,
@@ -217,26 +204,25 @@ impl<'s, L> Running<'s, L> {
         Ok(self.held.take())
     }
 
-    /// The results that the work leaves in the first `count` slots. The work must write them last:
-    /// they can be read sooner than the driver reports that the work is done.
+    /// Returns the results that the work writes to the first `count` slots. The work must write them last: they can be
+    /// read before the driver reports the work as done.
     pub fn results(self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         finite(self.numbers(slots, count)?)
     }
 
-    /// As [`results`](Self::results), also where they are not finite.
+    /// Returns the numbers as [`results`](Self::results), even if they are not finite.
     pub fn numbers(mut self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         let results = self.first_numbers(slots, count)?;
         self.held = None;
         Ok(results)
     }
 
-    /// What this work leaves in the first `count` slots before its end.
+    /// Returns the numbers that this work writes to the first `count` slots before its end.
     pub fn first_numbers(&self, slots: &Slots, count: usize) -> Result<Vec<f64>> {
         (0..count).map(|i| slots.wait(i, &self.stream.inner)).collect()
     }
 
-    /// A guard of the same work that holds nothing: what this one holds is borrowed for as long as
-    /// the guard may live.
+    /// Returns a guard of the same work that holds nothing: its memory is borrowed for as long as the guard may live.
     pub fn borrowed(mut self) -> Running<'s, ()>
     where
         L: Copy + 's,
@@ -246,18 +232,16 @@ impl<'s, L> Running<'s, L> {
         Running { stream, held: Some(()), end }
     }
 
-    /// Drops the guard without waiting for the work.
     fn release(mut self) {
         self.held = None;
     }
 }
 
 impl<L: Launch> Running<'_, L> {
-    /// Starts the kernel whose argument is what is held, behind this work.
+    /// Starts, after this work, the kernel whose argument the guard holds.
     pub fn launch(self, kernel: Kernel<L::Argument>, grid: Grid) -> Result<Self> {
         if let Some(launch) = &self.held {
-            // SAFETY: this guard holds the memory until the work is done; `Launch` says that it may
-            // be moved.
+            // SAFETY: this guard holds the memory until the work is done; `Launch` allows it to move.
             unsafe { self.stream.start(kernel, grid, launch)? };
         }
         Ok(self)
@@ -267,7 +251,7 @@ impl<L: Launch> Running<'_, L> {
 impl<L> Drop for Running<'_, L> {
     fn drop(&mut self) {
         if self.held.is_some() {
-            // The failure that led here has been reported, or the next call will report it.
+            // The failure that led here has been reported, or the next call reports it.
             let _ = self.stream.synchronize();
         }
     }

@@ -1,5 +1,4 @@
-//! The memory of an evaluation besides the samples: parameters on their way to the device, and what
-//! launches leave for each other.
+//! The memory of an evaluation besides the samples: parameters for the device, and numbers between launches.
 use super::memory::{Numbers, allocate, copied, locked};
 use super::slots::Slots;
 use super::stream::{Running, Stream};
@@ -7,7 +6,7 @@ use gmm_core::error::Result;
 use gmm_driver::{DeviceBuffer, LockedBuffer, Plain};
 use gmm_kernels::reduce;
 
-/// Numbers on their way to the device: the host's part, and the place where they go.
+/// Numbers for the device: the host's copy and their place.
 #[derive(Debug)]
 pub struct Upload<T: Plain> {
     host: LockedBuffer<T>,
@@ -20,7 +19,7 @@ impl<T: Plain> Upload<T> {
         Ok(Self { host: locked(1)?, device: allocate(1)?, len: 0 })
     }
 
-    /// Has `write` fill `len` numbers on the host.
+    /// Makes `write` fill `len` numbers on the host.
     pub fn fill(&mut self, len: usize, write: impl FnOnce(&mut [T])) -> Result<()> {
         if self.host.len() < len {
             self.host = locked(len)?;
@@ -31,7 +30,6 @@ impl<T: Plain> Upload<T> {
         Ok(())
     }
 
-    /// Starts to copy the numbers to the device.
     pub fn send<'s>(&'s self, stream: &'s Stream) -> Result<Running<'s, ()>> {
         if self.len == 0 {
             return Ok(stream.idle());
@@ -39,14 +37,12 @@ impl<T: Plain> Upload<T> {
         Ok(stream.upload(self, |this| (&this.host, &this.device, this.len))?.borrowed())
     }
 
-    /// The numbers on the device.
     pub fn device(&self) -> Numbers<'_, T> {
         Numbers::of(&self.device).first(self.len)
     }
 }
 
-/// A number on the device for each block of a launch. None is written between launches, which
-/// restore that.
+/// A number on the device for each block of a launch. All are unwritten between launches, which restore that.
 #[derive(Debug)]
 pub struct BlockSums(DeviceBuffer<f64>);
 
@@ -55,7 +51,7 @@ impl BlockSums {
         copied(&vec![f64::from_bits(reduce::UNWRITTEN); blocks]).map(Self)
     }
 
-    /// Makes room for at least so many blocks. The caller sees to it that no work uses the numbers.
+    /// Makes room for at least this many blocks. The caller ensures that no work uses the numbers.
     pub fn enlarge(&mut self, blocks: usize) -> Result<()> {
         if self.0.len() < blocks {
             *self = Self::new(blocks)?;
@@ -64,16 +60,16 @@ impl BlockSums {
     }
 }
 
-/// Where a launch writes its total.
+/// The place of a launch's total.
 #[derive(Debug, Clone, Copy)]
 pub enum Total<'a> {
-    /// To the host's memory, where it can be read as soon as it is written.
+    /// In the host's memory, readable as soon as it is written.
     Slot(&'a Slots),
-    /// To the beginning of this memory on the device.
+    /// At the beginning of this memory on the device.
     Device(Numbers<'a, f64>),
 }
 
-/// The memory that a launch needs to form its total.
+/// The memory in which a launch forms its total.
 #[derive(Debug, Clone, Copy)]
 pub struct Output<'a> {
     pub blocks: &'a BlockSums,
@@ -81,7 +77,7 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// The output as an argument of a kernel, for a grid of so many blocks.
+    /// Returns the output as a kernel's argument, for a grid of this many blocks.
     pub fn argument(&self, blocks: u32) -> Result<reduce::Output> {
         let total = match self.total {
             Total::Slot(slots) => slots.write(1, "the place of a total")?,
@@ -92,25 +88,23 @@ impl Output<'_> {
     }
 }
 
-/// The memory of an evaluation besides the samples. Launches of one stream use it one after the
-/// other.
+/// The memory of an evaluation besides the samples. A stream's launches use it one after the other.
 #[derive(Debug)]
 pub struct Workspace {
     pub totals: Slots,
     /// For launches that add up their blocks' sums themselves.
     pub blocks: BlockSums,
-    /// For launches whose sums are added up by another.
+    /// For launches whose sums another launch adds up.
     pub partials: DeviceBuffer<f64>,
     pub parameters: Upload<f32>,
-    /// For parameters that are made on the device, of these mixtures.
+    /// The parameters that the device makes of `mixtures`.
     pub batch_parameters: DeviceBuffer<f32>,
     pub mixtures: Upload<f64>,
-    /// The constants of their sets' likelihoods.
+    /// The constants of the sets' likelihoods.
     pub offsets: Slots,
 }
 
 impl Workspace {
-    /// A workspace for up to `totals` totals of a launch.
     pub fn new(totals: usize) -> Result<Self> {
         Ok(Self {
             totals: Slots::new(totals)?,
@@ -123,7 +117,7 @@ impl Workspace {
         })
     }
 
-    /// The output of a launch that writes its total to the first slot.
+    /// Returns the output of a launch that writes its total to the first slot.
     pub fn output(&self) -> Output<'_> {
         Output { blocks: &self.blocks, total: Total::Slot(&self.totals) }
     }

@@ -1,5 +1,4 @@
-//! Arrays that are on the device already: `array_ranges`, `array_columns` and `array_rows`. What
-//! an evaluator computes of them has the bits that it has of the same samples from the host.
+//! Arrays already on the device (`array_ranges`, `array_columns`, `array_rows`) give the bits of samples from the host.
 use crate::device::gpu::Gpu;
 use crate::device::memory::copied;
 use crate::{CudaEvaluator, CudaOptions, DeviceArray, HostArray};
@@ -19,8 +18,7 @@ impl Number for f32 {}
 
 impl Number for f64 {}
 
-/// The same samples in memory in several ways: by rows, by columns, every other row and column, and
-/// backwards.
+/// Returns the samples by rows, by columns, as every other row and column, and backwards.
 fn layouts<T: Number>(x: &Array2<f64>) -> Vec<Array2<T>> {
     let (n, d) = x.dim();
     let by_rows = x.mapv(T::from_f64);
@@ -33,7 +31,7 @@ fn layouts<T: Number>(x: &Array2<f64>) -> Vec<Array2<T>> {
     vec![by_rows, by_columns, wide, backwards]
 }
 
-/// The same samples on the device, with the same strides.
+/// Returns the same samples on the device, with the same strides.
 fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let (n, d) = x.dim();
     let corners = [(0, 0), (n - 1, 0), (0, d - 1), (n - 1, d - 1)].map(|ij| &raw const x[ij]);
@@ -46,12 +44,11 @@ fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let buffer = copied(all).unwrap();
     let pointer = buffer.as_device_ptr().wrapping_offset(offset);
     let strides = [x.strides()[0], x.strides()[1]];
-    // SAFETY: the buffer has all elements between the first and the last; it has been written, and
-    // nobody writes to it.
+    // SAFETY: the buffer holds all elements between the first and the last; it is initialised and never written again.
     unsafe { DeviceArray::new(pointer.cast(), <T as Float>::PRECISION, [n, d], strides, 0, Arc::new(buffer)) }.unwrap()
 }
 
-/// Numbers far from zero, of two magnitudes, so that frame and columns round.
+/// Returns numbers far from zero, of two magnitudes, so that frame and columns round.
 fn numbers(n: usize, d: usize) -> Array2<f64> {
     Array2::from_shape_fn((n, d), |(i, j)| {
         1e3 * (j as f64 - 3.0) + ((i * (2 * d + 1) + 7 * j) as f64).sin() * 10f64.powi(j as i32 % 5 - 2)
@@ -59,7 +56,7 @@ fn numbers(n: usize, d: usize) -> Array2<f64> {
 }
 
 fn check<T: Number>() {
-    // One sample; two blocks of columns; more rows than threads, and than rows that are looked at.
+    // One sample; two blocks of columns; more rows than threads, and than are read.
     for (n, d) in [(1, 1), (5, 17), (1100, 3)] {
         let mixture = super::random_mixture(&mut ChaCha8Rng::seed_from_u64(1), 2, d);
         let rows: Vec<usize> = (0..n).step_by(3).collect();
@@ -108,7 +105,7 @@ fn the_first_element_that_is_not_finite_is_the_host_s() {
     };
     check(1, &[((0, 0), f64::NAN)]);
     check(1, &[((299, 17), f64::INFINITY)]);
-    // Of several in one row, in other rows, in another block of columns, and with other signs.
+    // Several in one row, in other rows, in another block of columns, and with other signs.
     check(4, &[((120, 17), f64::NAN), ((120, 2), f64::NEG_INFINITY), ((121, 0), f64::NAN), ((280, 1), f64::INFINITY)]);
 }
 

@@ -22,20 +22,17 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::sync::Arc;
 
-/// The far sample's responsibilities are rounded to float16 pairs, by 2⁻¹² of themselves, and that
-/// sample is most of the scatter.
+/// The far sample, most of the scatter, has responsibilities rounded to float16 pairs, by 2⁻¹² of themselves.
 const BY_FLOAT16: f64 = 3.5e-4;
 
 /// Compares with the reference.
 ///
-/// Tolerances: float32 sums of some hundred samples between sums in float64 are 3·10⁻⁵ of the sum
-/// of magnitudes at most. The exponents of the far sample are some thousands, off by a few units of
-/// 2⁻²⁴ of themselves, which moves its responsibilities by up to some 10⁻⁴: 10⁻⁴ of the sum of
-/// magnitudes, of which that sample is a large part. With sⱼ the root of the mean of xⱼ² over all
-/// samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two features, and by
-/// Cauchy and Schwarz at most sⱼ·√(N·count) for one feature and a component.
-///
-/// `rounding` is in the place of the 10⁻⁴.
+/// Tolerances: float32 sums of some hundred samples between sums in float64 are off by at most 3·10⁻⁵ of the sum of
+/// magnitudes. The far sample's exponents are some thousands, off by a few units of 2⁻²⁴ of themselves, which moves its
+/// responsibilities by up to some 10⁻⁴: 10⁻⁴ of the sum of magnitudes, of which that sample is a large part. With sⱼ
+/// the root of the mean of xⱼ² over all samples, the sum of magnitudes is at most N·sᵢ·sⱼ for the products of two
+/// features, and by Cauchy and Schwarz at most sⱼ·√(N·count) for one feature and a component. `rounding` replaces the
+/// 10⁻⁴.
 fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics, rounding: f64) {
     let View::F32(x) = samples.view() else { panic!("float64 samples") };
     let (n, d) = x.dim();
@@ -67,7 +64,7 @@ fn assert_statistics(samples: &Samples<'_>, mixture: &Mixture, got: &Statistics,
     }
 }
 
-/// The statistics by a kernel, twice, compared with the reference.
+/// Compares the statistics by a kernel, twice, with the reference.
 fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) {
     let mut evaluator = float32(samples, kernel);
     let got = evaluator.statistics(mixture).unwrap();
@@ -78,7 +75,7 @@ fn check(samples: &Samples<'_>, mixture: &Mixture, kernel: &str, rounding: f64) 
     }
 }
 
-/// As [`check`], and where half of the samples have weight zero: they are as good as not there.
+/// Also checks with weight zero for half of the samples, which then do not count.
 fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &str, rounding: f64) {
     check(&samples(x, None), mixture, kernel, rounding);
     let n = x.nrows();
@@ -91,7 +88,7 @@ fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &s
     }
 }
 
-/// Samples of which one is far from every component, where there are several.
+/// Returns samples; one of several is far from every component.
 fn with_a_far_one(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f32> {
     let mut x = normal(rng, n, d);
     if n > 1 {
@@ -122,9 +119,8 @@ fn weighted_sums_give_the_statistics() {
     }
 }
 
-/// Components of standard deviation 1 that are 10⁴ apart have exact variances, because their
-/// moments are taken around their centres. Around a common centre, float32's rounding of 10⁸ (in
-/// the seventh digit) would exceed the variances.
+/// Components of standard deviation 1 that are 10⁴ apart have exact variances from moments around their centres. Around
+/// a common centre, float32's rounding of 10⁸ (in the seventh digit) would exceed the variances.
 #[test]
 fn components_far_apart_keep_their_variances() {
     let (n, k, d) = (400, 11, 3);
@@ -139,8 +135,7 @@ fn components_far_apart_keep_their_variances() {
         let got = float32(&samples(&x, None), "weighted_sums/8:64x1:all").statistics(&mixture).unwrap();
         let truth = ReferenceEvaluator::new(samples(&x, None)).statistics(&mixture).unwrap();
         for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-            // A sample's float32 is right to 4·10⁻³ here, 36 of them are summed up: random, so far
-            // below 0.1.
+            // A sample is right to 4·10⁻³ in float32 here, and 36 random errors add up to far less than 0.1.
             assert!((a - b).abs() < 0.1, "{a} for {b}");
         }
     }
@@ -204,7 +199,7 @@ fn whitened_gives_the_statistics() {
         (70, 3, 32, "whitened_wgmma:384x1:all"),
         (500, 9, 40, "whitened_wgmma:512x1:all"),
         (90, 2, 70, "whitened_wgmma:384x1:all"),
-        // Components of two blocks of `warpgroup_respond`, the last one with fewer.
+        // Components of two blocks of `warpgroup_respond`, fewer in the last.
         (130, 70, 33, "whitened_wgmma:512x1:all"),
         // Two groups of triangles.
         (130, 6, 127, "whitened_wgmma:384x1:all"),
@@ -218,15 +213,14 @@ fn whitened_gives_the_statistics() {
     }
 }
 
-/// The variant of two teams, or of a large one.
+/// Returns the variant of two teams, or of a large one.
 fn fused_mma_in_small_blocks(shape: fused_mma::FusedShape) -> String {
     let warps = shape.team.warps();
     let name = if shape.expanded > 0 { "expanded_mma" } else { "fused_mma" };
     format!("{name}:{}x1:0", WARP * if warps > 4 { warps } else { 2 * warps })
 }
 
-/// All instances, alone and in teams whose warps have different products, different components, and
-/// both.
+/// Covers all instances, alone and in teams whose warps have different products, different components, or both.
 #[test]
 fn expanded_mma_give_the_statistics() {
     let cases = [
@@ -274,8 +268,7 @@ fn fused_mma_give_the_statistics() {
         (150, 32, 25),
         (133, 40, 13),
         (90, 64, 32),
-        // Teams of warps with different features, with different components, and with both; matrices
-        // of several warps.
+        // Teams of warps with different features, with different components, and with both; matrices of several warps.
         (1, 1, 33),
         (150, 7, 40),
         (90, 12, 100),
@@ -290,7 +283,7 @@ fn fused_mma_give_the_statistics() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
-            // Not all shapes are for matrices.
+            // Not all shapes take matrices.
             let shape = fused_mma::FusedShape::new(k, d, mixture.covariance_type().has_matrices(), false);
             if let Some(shape) = shape {
                 let kernel = fused_mma_in_small_blocks(shape);
@@ -300,14 +293,14 @@ fn fused_mma_give_the_statistics() {
     }
 }
 
-/// A `tied` mixture whose components are so many standard deviations apart.
+/// Returns a `tied` mixture whose components are this many standard deviations apart.
 fn tied(rng: &mut ChaCha8Rng, k: usize, d: usize, apart: f64) -> Mixture {
     let of_each = of_each_type(rng, k, d);
     let tied = of_each.iter().find(|mixture| mixture.covariance_type() == CovarianceType::Tied).unwrap();
     Mixture::new(tied.weights().to_owned(), &tied.means() * apart, tied.covariances().clone()).unwrap()
 }
 
-/// Samples of a mixture, each of a component chosen at random.
+/// Returns samples of a mixture, each from a random component.
 fn samples_of(rng: &mut ChaCha8Rng, mixture: &Mixture, n: usize) -> Array2<f32> {
     let mut x = normal(rng, n, mixture.n_features());
     for mut row in x.rows_mut() {
@@ -317,7 +310,7 @@ fn samples_of(rng: &mut ChaCha8Rng, mixture: &Mixture, n: usize) -> Array2<f32> 
     x
 }
 
-/// Whether a `tied` mixture is evaluated from what is linear in the features alone.
+/// Returns whether a `tied` mixture is evaluated from linear terms alone.
 fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
     let View::F32(x) = samples.view() else { panic!("float64 samples") };
     let frame = Frame::of(x);
@@ -327,13 +320,12 @@ fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
     TensorCoresLayout::of_linear(Vec::new(), mixture, &frame, &moments).expandable()
 }
 
-/// `tied` mixtures by the families for diagonal covariances, of which only what is linear in the
-/// features is computed: sizes that fit no tile, and a sample so far away that its likelihood without
-/// the quadratic part would overflow.
+/// `tied` mixtures by the families for diagonal covariances, from linear terms alone: sizes that fit no tile, and a
+/// sample so far away that its likelihood without the quadratic part would overflow.
 #[test]
 fn linear_terms_give_the_statistics() {
     let cases = [
-        // N, K, D, how far components are apart, variant
+        // N, K, D, distance of components, variant
         (1, 1, 1, 1.0, "fused_mma:64x1:0"),
         (1000, 1, 7, 0.3, "fused_mma:64x1:0"),
         (700, 3, 1, 2.0, "fused_mma:64x1:0"),
@@ -355,7 +347,7 @@ fn linear_terms_give_the_statistics() {
         let mixture = tied(&mut rng, k, d, apart);
         let mut x = samples_of(&mut rng, &mixture, n);
         if n > 1 {
-            // 2^(a·x) of this one is no float32 number.
+            // 2^(a·x) of this one overflows float32.
             x.row_mut(n / 2).zip_mut_with(&mixture.means().row(0), |x, mean| *x = (12.0 * mean) as f32);
         }
         assert!(is_linear(&samples(&x, None), &mixture), "N={n} K={k} D={d}");
@@ -370,21 +362,20 @@ fn linear_terms_give_the_statistics() {
                 assert_statistics(&samples, &mixture, &got, 1e-4);
                 assert_eq!(got, evaluator.statistics(&mixture).unwrap(), "{what}: the same bits every time");
             }
-            // The errors of sums are far below what the tolerances allow single samples.
+            // The errors of sums are far below the tolerances of single samples.
             let truth = ReferenceEvaluator::new(samples).statistics(&mixture).unwrap();
             let (total, expected) = (got.log_likelihood(), truth.log_likelihood());
             assert!((total - expected).abs() <= 1e-6 * expected.abs(), "{what}: {total} for {expected}");
             let norm = |v: Vec<f64>| v.iter().map(|v| v * v).sum::<f64>().sqrt();
             let difference = flat(got.scatter()).iter().zip(flat(truth.scatter())).map(|(a, b)| a - b).collect();
-            // A single sample has no scatter but what rounding leaves.
+            // A single sample has only rounding as scatter.
             let bound = 1e-4 * norm(flat(truth.scatter())).max(1e-2);
             assert!(norm(difference) <= bound, "{what}: scatter");
         }
     }
 }
 
-/// A mixture that is too far from the centre of the data, or too narrow, for differences from the
-/// moments of all samples has its statistics by the kernels for matrices.
+/// A mixture too far or too narrow for differences from all samples' moments goes to the kernels for matrices.
 #[test]
 fn linear_terms_are_not_used_where_they_lose_digits() {
     let (n, k, d) = (150, 4, 9);
@@ -396,14 +387,13 @@ fn linear_terms_are_not_used_where_they_lose_digits() {
     assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
     let mut evaluator = Float32::new(Source::Host(samples(&x, None), 0), &CudaOptions::default()).unwrap();
     assert_statistics(&samples(&x, None), &mixture, &evaluator.statistics(&mixture).unwrap(), 1e-4);
-    // The same evaluator with one that is near.
+    // The same evaluator with a near mixture.
     let near = tied(&mut rng, k, d, 1.0);
     assert!(!is_linear(&samples(&x, None), &near), "the samples are far apart");
     assert_statistics(&samples(&x, None), &near, &evaluator.statistics(&near).unwrap(), 1e-4);
 }
 
-/// The choice among the families takes linear terms, where no kernel is asked for; EM with them
-/// follows that of the reference.
+/// Without a requested kernel the choice uses linear terms, and EM with them follows the reference's.
 #[test]
 fn a_tied_fit_follows_that_of_the_reference() {
     let (n, k, d) = (4000, 5, 17);
@@ -438,8 +428,7 @@ fn a_tied_fit_follows_that_of_the_reference() {
     }
 }
 
-/// Compares the statistics of diagonal components over N samples, of which a share of the values is
-/// missing, and all of one row.
+/// Compares the statistics of diagonal components over N samples with a share of the values, and one row, missing.
 fn check_with_missing_values(seed: u64, (n, k, d, share): (usize, usize, usize, f64), variant: &str) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let x = normal(&mut rng, n, d);
@@ -494,8 +483,7 @@ fn warpgroups_take_missing_values() {
     }
 }
 
-/// Every instance: raw moments, and those around the centres of a mixture of which a component is
-/// far from the data's centre; matrices.
+/// Covers every instance: raw moments, moments around a far component's centre, and matrices.
 #[test]
 fn fused_gives_the_statistics() {
     for d in 1..=16 {
@@ -517,8 +505,7 @@ fn fused_gives_the_statistics() {
     }
 }
 
-/// A mixture whose components are so narrow that float16 loses digits is refused by the families on
-/// the tensor cores, with the families that take it.
+/// Families on the tensor cores refuse a mixture too narrow for float16, and name the families that take it.
 #[test]
 fn narrow_components_are_refused_on_the_tensor_cores() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

@@ -1,6 +1,5 @@
-//! Whole fits. A fit of m + 1 iterations has the sums of the E-step with the parameters that one of
-//! m has found: they are compared with the reference's, to 10⁻¹⁰ of the largest of their kind, which
-//! some thousand roundings of float64 stay far below.
+//! Whole fits. A fit of m + 1 iterations has the sums of the E-step with the parameters that m iterations find: within
+//! 10⁻¹⁰ of the reference's, relative to the largest of their kind, far above some thousand roundings of float64.
 use super::super::fit::{Course, Fitted, Task, fit, n_uniforms, takes};
 use super::flat;
 use gmm_core::backends::reference::ReferenceEvaluator;
@@ -23,7 +22,7 @@ fn task(set: usize, k: usize, seed: u64) -> Task {
     Task { set, k, uniforms: (0..n_uniforms(k)).map(|_| rng.random()).collect() }
 }
 
-/// Clusters around points of a line, `apart` standard deviations from each other.
+/// Returns clusters around points of a line, `apart` standard deviations from each other.
 fn clusters(seed: u64, (n, d): (usize, usize), k: usize, apart: f64, origin: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     Array2::from_shape_fn((n, d), |(i, j)| {
@@ -73,7 +72,7 @@ fn check(x: &Array2<f64>, weights: Option<ArrayView1<'_, f64>>, k: usize, covari
 
 #[test]
 fn each_iteration_is_the_references() {
-    // N, D, K: sizes of no tile and no instance; one of each; all components that there may be.
+    // N, D, K: sizes of no tile and no instance; one of each; the most components.
     let cases = [
         (150, 2, 3),
         (131, 5, 2),
@@ -109,8 +108,7 @@ fn larger_blocks_weights_and_a_far_origin() {
     }
 }
 
-/// Where clusters are far from each other there is one optimum, which does not depend on the start;
-/// and the first mixture is that of the clusters.
+/// Clusters far apart have one optimum, whatever the start; and the first mixture is that of the clusters.
 #[test]
 fn it_starts_at_the_clusters() {
     let x = clusters(4, (240, 2), 4, 40.0, 0.0);
@@ -132,8 +130,7 @@ fn it_starts_at_the_clusters() {
     }
 }
 
-/// The bits of a fit do not depend on the fits beside it, of which some have other K and N, or the
-/// same samples.
+/// A fit's bits do not depend on the fits beside it, some with other K and N, or with the same samples.
 #[test]
 fn fits_do_not_depend_on_each_other() {
     let arrays: Vec<Array2<f64>> = (0..4).map(|i| clusters(i, (100 + 250 * i as usize, 3), 3, 3.0, i as f64)).collect();
@@ -159,8 +156,7 @@ fn what_needs_care_is_left_to_the_host() {
         assert!(fitted.is_none(), "{fitted:?}");
     };
     let course = |t| Course { reg_covar: 0.0, ..course(t, 2) };
-    // A constant column; columns that are equal; fewer different samples than components; numbers
-    // whose squares overflow.
+    // A constant column; equal columns; fewer different samples than components; numbers whose squares overflow.
     let mut x = clusters(5, (60, 2), 2, 3.0, 0.0);
     let overflowing = x.mapv(|v| v * 1e200);
     x.column_mut(1).fill(3.0);
@@ -173,7 +169,7 @@ fn what_needs_care_is_left_to_the_host() {
     given_up(x, 2, course(CovarianceType::Full));
     given_up(Array2::from_shape_fn((40, 2), |(i, j)| (i % 2 * (j + 1)) as f64), 3, course(CovarianceType::Diag));
     given_up(overflowing, 2, course(CovarianceType::Diag));
-    // Too many components, features or samples, and missing values, are not taken at all.
+    // Too many components, features or samples, and missing values, are refused.
     let takes = |(n, d): (usize, usize), k| {
         let x = Array2::zeros((n, d));
         takes(&Samples::from_f64(x.view()).unwrap(), k, &Course { d, ..course(CovarianceType::Full) })

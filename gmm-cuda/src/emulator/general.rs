@@ -18,11 +18,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// The engine of an element type, by the general kernels where the type has others for all that is
-/// tested here.
+/// An element type's engine, which uses the general kernels if the type has others for everything tested here.
 trait Engine {
-    /// Error of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a
-    /// scatter.
+    /// Errors of an exponent, relative to its size; of a sum of responsibilities; of a mean and of a scatter.
     const ROUNDING: f64;
     const SUMS: f64;
     const PRECISION: Precision;
@@ -72,8 +70,7 @@ fn check<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
 
 fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, deviations: Deviations) {
     let ((n, d), k) = (x.dim(), mixture.n_components());
-    // Rounded to the element type, so that the reference and the kernels start from the same
-    // numbers.
+    // Rounded to the element type, so that the reference and the kernels have the same numbers.
     let x = &x.mapv(T::round);
     let what = format!("{:?} {deviations:?} {} N={n} D={d} K={k}", T::PRECISION, mixture.covariance_type());
     let samples = samples(x, weights);
@@ -91,7 +88,7 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
     }
     let total = engine.log_likelihood(mixture).unwrap();
     near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
-    // Rounding may decide between components that are equally probable: one sample in a thousand.
+    // Rounding may decide between equally probable components: one sample in a thousand.
     let labels = reference.predict(mixture).unwrap();
     let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
     assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
@@ -118,7 +115,7 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
 
 #[test]
 fn every_type_and_size() {
-    // N, D, K; the last ones are those that the fused kernels of float64 do not take.
+    // N, D, K; the last are too large for the fused kernels of float64.
     for (i, (n, d, k)) in [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33), (50, 36, 2)]
         .into_iter()
         .enumerate()
@@ -136,7 +133,7 @@ fn every_type_and_size() {
     }
 }
 
-/// Missing values, more and more of them, with one row and one column of which nothing is observed.
+/// Missing values, more and more of them, with an empty row and an empty column.
 #[test]
 fn every_share_of_missing_values() {
     // N, D, K, share
@@ -168,8 +165,7 @@ fn every_share_of_missing_values() {
     }
 }
 
-/// A component of weight zero gets no sample, even where it is the nearest; a sample 1000 standard
-/// deviations away has a finite score.
+/// A component of weight zero gets no sample, even as the nearest; a sample 1000 deviations away has a finite score.
 #[test]
 fn dead_components_and_far_samples() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -224,8 +220,7 @@ fn groups_that_lie_far_apart() {
     }
 }
 
-/// A sample that is infinitely far from every component has the score −∞ and the label of the nearest,
-/// and without weight no part in an E-step.
+/// An infinitely far sample has the score −∞ and the nearest component's label; with weight zero an E-step skips it.
 #[test]
 fn a_sample_that_no_component_reaches() {
     let mut rng = ChaCha8Rng::seed_from_u64(8);
@@ -275,9 +270,8 @@ fn fused64_gives_the_statistics() {
     }
 }
 
-/// Samples 100 deviations away, where every 2^q is zero in float64; a component of weight zero
-/// right on them; a component whose moments would cancel if they were taken around the data's
-/// centre.
+/// Samples 100 deviations away, where every 2^q is zero in float64; a component of weight zero right on them; a
+/// component whose moments would cancel around the data's centre.
 #[test]
 fn fused64_at_extremes() {
     let mut rng = ChaCha8Rng::seed_from_u64(64);
@@ -294,7 +288,7 @@ fn fused64_at_extremes() {
     check_of::<f64>(&x, None, &mixture, Deviations::InFrame);
 }
 
-/// A pass over chunks looks between them, and another goes on as if nothing had been.
+/// An interrupt acts between chunks, and the next pass is unaffected.
 #[test]
 fn an_interrupt_ends_a_pass() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

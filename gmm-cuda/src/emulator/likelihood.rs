@@ -17,7 +17,7 @@ fn of_type(rng: &mut impl Rng, covariance_type: CovarianceType, k: usize, d: usi
     of_each_type(rng, k, d).into_iter().find(|m| m.covariance_type() == covariance_type).unwrap()
 }
 
-/// A mixture near another one: so near that float16 keeps the digits of their differences.
+/// Returns a mixture so near another one that float16 keeps the digits of their differences.
 fn beside(rng: &mut impl Rng, mixture: &Mixture) -> Mixture {
     let means = mixture.means().mapv(|v| v + 1e-4 * rng.random::<f64>());
     let Covariances::Diag(variances) = mixture.covariances() else { unreachable!() };
@@ -25,7 +25,7 @@ fn beside(rng: &mut impl Rng, mixture: &Mixture) -> Mixture {
     Mixture::new(mixture.weights().to_owned(), means, Covariances::Diag(variances)).unwrap()
 }
 
-/// The totals of the sets by a kernel, twice, each compared with the reference.
+/// Checks the totals of the sets by a kernel, twice.
 fn check_batch(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     let samples = samples(x, None);
     let mut evaluator = float32(&samples, kernel);
@@ -37,8 +37,7 @@ fn check_batch(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     }
 }
 
-/// The totals of sets that are near to the first one by a kernel, twice, each compared with the
-/// reference.
+/// Checks the totals of sets near to the first one by a kernel, twice.
 fn check_near(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     let samples = samples(x, None);
     let mut evaluator = float32(&samples, kernel);
@@ -76,14 +75,13 @@ fn batches_on_the_tensor_cores_take_every_shape() {
     }
 }
 
-/// Components of weight zero contribute nothing, also where they are the nearest: to near samples,
-/// and to far ones.
+/// Components of weight zero contribute nothing to near and far samples, even as the nearest.
 #[test]
 fn batches_leave_out_components_without_weight() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let full = random_mixture(&mut rng, 11, 3);
     let mut x = normal(&mut rng, 200, 3);
-    // Different, so that their roundings are.
+    // Different, so that their roundings differ.
     x.slice_mut(s![60..90, ..]).mapv_inplace(|v: f32| 14.0 + 0.2 * v);
     let mut means = full.means().to_owned();
     means.slice_mut(s![3.., ..]).mapv_inplace(|v| 2.0 + v);
@@ -96,9 +94,8 @@ fn batches_leave_out_components_without_weight() {
     }
 }
 
-/// The sets of a batch that are not near to the first one are evaluated by another kernel, one by
-/// one where no other takes several sets of so many features, and the near sets' totals are the same
-/// as without them.
+/// Another kernel evaluates the sets of a batch that are not near to the first, one by one if no other takes several
+/// sets of this many features; the near sets' totals are the same as without them.
 #[test]
 fn far_sets_are_evaluated_by_another_kernel() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
@@ -234,7 +231,7 @@ fn tiled_takes_every_shape() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let x = normal(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
-            // With matrices the emulator takes long.
+            // With matrices the emulator is slow.
             if mixture.factor().is_some() && n * d * k > 100_000 {
                 continue;
             }
@@ -267,9 +264,8 @@ fn pair_takes_every_shape() {
     }
 }
 
-/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of
-/// them: each has its finite log-likelihood (about −5·10⁵ and −5·10⁷ a feature), and the near ones
-/// keep theirs.
+/// Samples 1000 and 10⁴ standard deviations away beside near ones in one quad, and whole quads of them, have finite
+/// log-likelihoods (about −5·10⁵ and −5·10⁷ a feature), and the near ones keep theirs.
 #[test]
 fn far_samples_are_finite() {
     for (n, far) in [(64, vec![0, 9, 20, 21, 22, 23]), (7, vec![6]), (1, vec![0])] {
@@ -286,7 +282,7 @@ fn far_samples_are_finite() {
             problem.total_and_scores(kernel);
         }
         check_batch(&x, &[mixture.clone(), mixture.clone()], "batch/2:32x1:0");
-        // In the others the centre of the data is far away from the mixture.
+        // In the other cases the data's centre is far from the mixture.
         if n == 64 {
             check_batch(&x, &[mixture.clone(), mixture.clone()], "batch_mma/4:32x1:0");
             check_batch(&x, &[mixture.clone(), mixture], "batch_wgmma/4:128x1:0");
@@ -294,8 +290,7 @@ fn far_samples_are_finite() {
     }
 }
 
-/// The rounds of a warp behind one with far samples are computed with the maximum taken out, until
-/// none is far; near samples among them keep their values.
+/// After a far round a warp takes out the maximum until no sample is far; near samples among them keep their values.
 #[test]
 fn far_and_near_rounds_follow_each_other() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -307,8 +302,7 @@ fn far_and_near_rounds_follow_each_other() {
     Problem::new(samples(&x, None), &mixture).total("small_k:32x1:0");
 }
 
-/// Missing values, more and more of them, for every D; a row of which nothing is observed, and one
-/// that is far from every component.
+/// Missing values, more and more of them, for every D; an empty row, and a row far from every component.
 #[test]
 fn small_k_takes_missing_values() {
     for d in 1..=small_k::MAX_FEATURES {
@@ -349,8 +343,7 @@ fn tiled_takes_missing_values() {
     }
 }
 
-/// A component of weight zero contributes nothing, also where it is the nearest or the only one of
-/// a tile.
+/// A component of weight zero contributes nothing, even as the nearest or the only one of a tile.
 #[test]
 fn weight_zero_contributes_nothing() {
     let k = 19;
@@ -358,7 +351,7 @@ fn weight_zero_contributes_nothing() {
     let full = random_mixture(&mut rng, k, 3);
     let x: Array2<f32> = Array2::from_shape_simple_fn((70, 3), || 30.0 + rng.sample::<f32, _>(StandardNormal));
     let mut means = full.means().to_owned();
-    // Right on the data, while the components that count are 30 standard deviations away.
+    // Right on the data, with the weighted components 30 standard deviations away.
     for c in (0..8).chain(16..19) {
         means.row_mut(c).fill(30.0);
     }
@@ -371,7 +364,7 @@ fn weight_zero_contributes_nothing() {
     check_batch(&x, &[mixture.clone(), mixture], "batch/2:32x1:0");
 }
 
-/// Without a kernel that is asked for, one is chosen by time, and kept.
+/// Without a requested kernel, one is chosen by time and kept.
 #[test]
 fn a_kernel_is_chosen() {
     let mut rng = ChaCha8Rng::seed_from_u64(20);

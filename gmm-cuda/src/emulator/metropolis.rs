@@ -1,5 +1,4 @@
-//! `metropolis`: the densities of its proposals against the reference and the prior's formula, and
-//! its decisions.
+//! `metropolis`: the densities of its proposals against the reference and the prior's formula, and its decisions.
 use super::{Problem, float32, normal};
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
@@ -12,7 +11,6 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// A problem with a target, a start and some steps.
 struct Chain {
     x: Array2<f32>,
     target: MetropolisTarget,
@@ -21,7 +19,7 @@ struct Chain {
     steps: Vec<f64>,
 }
 
-/// Proposes steps in portions of so many, and takes down the densities of the proposals.
+/// Proposes steps in portions, and records the densities of the proposals.
 struct Portions<'a> {
     steps: &'a [f64],
     width: usize,
@@ -67,7 +65,7 @@ impl Chain {
         let x = normal(&mut rng, n, d);
         let target = random_target(&mut rng, k, d, spherical);
         let point: Vec<f64> = (0..target.dim()).map(|_| 0.5 * rng.sample::<f64, _>(StandardNormal)).collect();
-        // Steps of such a length that some are accepted and some are not.
+        // Steps so long that some are accepted and some are not.
         let length = 1.0 / (n as f64 * target.dim() as f64).sqrt();
         let mut steps = Vec::new();
         for _ in 0..count {
@@ -82,7 +80,7 @@ impl Chain {
         self.steps.len() / self.target.step_width()
     }
 
-    /// The log density by the reference, and how far float32 may be from it.
+    /// Returns the reference's log density, and the tolerance of float32.
     fn truth(&self, theta: &[f64]) -> (f64, f64) {
         let mixture = self.target.mixture(theta).unwrap();
         let problem = Problem::new(Samples::from_f32(self.x.view()).unwrap(), &mixture);
@@ -92,8 +90,7 @@ impl Chain {
         (problem.total + log_prior, problem.tolerances().0 + bias)
     }
 
-    /// Makes the steps in portions of so many each, by the kernel in a shape; returns the densities
-    /// of the proposals.
+    /// Makes the steps in these portions, by the kernel in a shape; returns the densities of the proposals.
     fn run(&self, shape: &str, density: f64, portions: &[usize]) -> Vec<f64> {
         let mut evaluator = float32(&Samples::from_f32(self.x.view()).unwrap(), shape);
         let (steps, width) = (&self.steps[..], self.target.step_width());
@@ -103,8 +100,7 @@ impl Chain {
         portions.densities
     }
 
-    /// Compares the densities with the truth, which depends on the decisions before, and one launch
-    /// with several.
+    /// Compares the densities with the truth, which depends on earlier decisions, and one launch with several.
     fn check(&self, shape: &str) {
         let (dim, width, count) = (self.target.dim(), self.target.step_width(), self.count());
         let what = format!("N={} D={} K={} {shape}", self.x.nrows(), self.x.ncols(), self.target.n_components);
@@ -114,7 +110,7 @@ impl Chain {
         for (row, value) in self.steps.chunks_exact(width).zip(&densities) {
             let proposal: Vec<f64> = point.iter().zip(row).map(|(x, z)| x + z).collect();
             let (truth, bound) = self.truth(&proposal);
-            // The prior is right to 10⁻¹⁴ of its size, which is some hundreds.
+            // The prior is right to 10⁻¹⁴ of its size, some hundreds.
             assert!((value - truth).abs() <= bound + 1e-10, "{what}: {value} for {truth}, bound {bound:e}");
             if row[dim] < value - density {
                 (point, density) = (proposal, *value);
@@ -136,8 +132,7 @@ fn the_kernel_decides_as_the_host_would() {
         (1, 1, 1, false, 12, 1, 128, 0),
         (70, 2, 3, true, 12, 1, 128, 0),
         (600, 4, 2, false, 12, 1, 160, 0),
-        // Rounds of samples that are resident, that stay in the place the others come through, and
-        // that come through it.
+        // Rounds of samples that are resident, that stay where the others pass through, and that pass through.
         (2003, 13, 8, false, 9, 1, 128, 4),
         (2003, 13, 8, true, 9, 1, 128, 3),
         (2003, 13, 8, false, 9, 1, 128, 2),
@@ -154,9 +149,8 @@ fn the_kernel_decides_as_the_host_would() {
     }
 }
 
-/// Proposals without a density are rejected, and the chain goes on: overflowing and vanishing
-/// scales, means beyond float32, a weight that is zero in float64 (which has a density: the other
-/// component's).
+/// Proposals without a density are rejected, and the chain goes on: overflowing and vanishing scales, means beyond
+/// float32, a weight that is zero in float64 (which has a density: the other component's).
 #[test]
 fn impossible_proposals_are_rejected() {
     let mut chain = Chain::new(5, (300, 2), 2, false, 12);
@@ -173,7 +167,7 @@ fn impossible_proposals_are_rejected() {
             assert!(!density.is_nan() && (step % 2 == 0 || *density > -1e4));
         }
     }
-    // A stick-breaking fraction that is 1 to the last bit: component 1 has no weight that counts.
+    // A stick-breaking fraction of 1 to the last bit: component 1 has no noticeable weight.
     let mut chain = Chain::new(6, (300, 2), 2, false, 2);
     chain.steps[0] = 200.0;
     let densities = chain.run("metropolis:128x1/0:0", start, &[1, 1]);
@@ -181,8 +175,7 @@ fn impossible_proposals_are_rejected() {
     let lone = Covariances::Diag(Array2::from_shape_fn((1, 2), |(_, j)| (2.0 * theta[5 + j]).exp()));
     let lone = Mixture::new(Array1::ones(1), Array2::from_shape_fn((1, 2), |(_, j)| theta[1 + j]), lone).unwrap();
     let mut reference = ReferenceEvaluator::new(Samples::from_f32(chain.x.view()).unwrap());
-    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀ and log π₀ = 0. What else the
-    // prior has is taken at θ₀ = 0, where both weights are a half.
+    // The limit of the weights' prior for a large θ₀: log π₁ = −θ₀, log π₀ = 0. The rest is taken at θ₀ = 0.
     let alpha = &chain.target.prior.concentration;
     let stick = -alpha[1] * theta[0] - (alpha[0] + alpha[1]) * 0.5f64.ln();
     theta[0] = 0.0;

@@ -1,5 +1,5 @@
-//! Samples with missing values, pattern by pattern: `marginals`; then `density`, `posterior` and
-//! `accumulate`, or `fused_patterns`; then `complete_patterns`.
+//! Samples by pattern of missing values: `marginals`; `density`, `posterior`, `accumulate` or `fused_patterns`;
+//! `complete_patterns`.
 use super::{FAR, flat, of_each_type};
 use crate::device::place::Element;
 use crate::missing::by_pattern::{ByPattern, evaluator};
@@ -32,8 +32,8 @@ impl Type for f64 {
     const SUMS: f64 = 1e-11;
 }
 
-/// Compares the results of a type's engine: scores and labels by the general kernels; totals and
-/// statistics in float32 by `fused_patterns`, where K and D are small enough.
+/// Checks a type's engine: scores and labels by the general kernels; totals and statistics in float32 by
+/// `fused_patterns`, if K and D are small enough.
 fn check<T: Type>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture) {
     let (n, d) = x.dim();
     let x = &x.mapv(T::round);
@@ -53,7 +53,7 @@ fn check<T: Type>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixt
     for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
         near(*got, *truth, bound(*truth), &format!("score {i}"));
     }
-    // Rounding may decide between components that are equally probable: one sample in a thousand.
+    // Rounding may decide between equally probable components: one sample in a thousand.
     let labels = reference.predict(mixture).unwrap();
     let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
     assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
@@ -80,8 +80,8 @@ fn check<T: Type>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixt
     }
 }
 
-/// Samples with a share of their values missing, and rows with none. The patterns are few, because
-/// a block of the emulator is threads of the host, which meet for each step of a factorisation.
+/// Returns samples with a share of their values missing, and empty rows. Patterns are few, because the emulator runs a
+/// block as host threads, which meet in each step of a factorisation.
 fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
     const PATTERNS: usize = 3;
     let missing = Array2::from_shape_simple_fn((PATTERNS, d), || rng.random::<f64>() < holes);
@@ -98,7 +98,7 @@ fn data(rng: &mut ChaCha8Rng, n: usize, d: usize, holes: f64) -> Array2<f64> {
     x
 }
 
-/// The `full` and the `tied` one.
+/// Returns the `full` and the `tied` mixture.
 fn with_matrices(rng: &mut ChaCha8Rng, k: usize, d: usize) -> Vec<Mixture> {
     let matrix = |m: &Mixture| m.covariance_type().has_matrices();
     of_each_type(rng, k, d).into_iter().filter(matrix).collect()
@@ -107,7 +107,7 @@ fn with_matrices(rng: &mut ChaCha8Rng, k: usize, d: usize) -> Vec<Mixture> {
 #[test]
 fn every_shape_agrees_with_the_reference() {
     let cases = [
-        // N, D, K, share of values missing
+        // N, K, D, share of values missing
         (1, 1, 1, 0.0),
         (30, 1, 2, 0.3),
         (30, 3, 1, 0.6),
@@ -131,8 +131,7 @@ fn every_shape_agrees_with_the_reference() {
     }
 }
 
-/// Columns that are far from the origin, or of which all values are missing; a component without
-/// weight.
+/// Columns far from the origin, columns with all values missing, and a component without weight.
 #[test]
 fn far_columns_empty_columns_and_dead_components() {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -172,8 +171,7 @@ fn parameters_outside_the_range_are_refused() {
     ByPattern::<f64>::new(samples, 0, None).unwrap().log_likelihood(&mixture).unwrap();
 }
 
-/// Errors name the caller's rows, which the patterns put into another order. A row that no component
-/// reaches costs the others nothing.
+/// Errors name the caller's rows, although patterns reorder them. A row that no component reaches changes no other.
 #[test]
 fn rows_are_named_as_the_caller_counts() {
     let (nan, far) = (f64::NAN, 3);
@@ -199,7 +197,7 @@ fn rows_are_named_as_the_caller_counts() {
         let total = production(weighted.clone()).statistics(&mixture).unwrap().log_likelihood();
         let truth = ReferenceEvaluator::new(weighted).log_likelihood(&mixture).unwrap();
         assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
-        // In float32 nothing is so far away that float64 does not reach it.
+        // float64 reaches everything that float32 can hold.
         let single = Samples::with_missing(single.view()).unwrap();
         let total = production(single.clone()).statistics(&mixture).unwrap().log_likelihood();
         let truth = ReferenceEvaluator::new(single).log_likelihood(&mixture).unwrap();
@@ -212,7 +210,7 @@ fn rows_are_named_as_the_caller_counts() {
     assert!(matches!(error, Error::NonFiniteSample { row: 3, column: 1, .. }), "{error}");
 }
 
-/// What a caller gets: float32, float64, and the host for what needs more digits.
+/// Returns the caller's evaluator: float32, float64, and the host for mixtures that need more digits.
 fn production(samples: Samples<'_>) -> Box<dyn Evaluator + '_> {
     evaluator(samples, 0, &CudaOptions::default()).unwrap()
 }

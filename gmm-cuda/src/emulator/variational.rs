@@ -29,7 +29,7 @@ fn fits_agree() {
             let expected = params.fit(&mut reference as &mut dyn Evaluator).unwrap();
             let mut emulated = Float32::new(Source::Host(samples.clone(), 0), &CudaOptions::default()).unwrap();
             let found = params.fit(&mut emulated as &mut dyn Evaluator).unwrap();
-            // Responsibilities are off by a few units of 2⁻²⁴; three iterations hardly enlarge that.
+            // Responsibilities are off by a few units of 2⁻²⁴; three iterations hardly enlarge this.
             let near = |got: f64, truth: f64| (got - truth).abs() <= 1e-4 * truth.abs().max(1.0);
             let numbers = found.mixture.means().into_iter().zip(expected.mixture.means());
             assert!(numbers.into_iter().all(|(a, b)| near(*a, *b)), "{t} {kind}");

@@ -1,27 +1,25 @@
-//! The centres of a mixture's components in the data's frame, and how far they are from the centre
-//! of the data.
+//! The centres of a mixture's components in the data's frame, and their distances from the data's centre.
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_core::data::frame::Frame;
 use gmm_core::model::mixture::Mixture;
 use ndarray::Axis;
 
-/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard
-/// deviations), for moments around that centre: their cancellation then costs at most two of
-/// float32's seven digits.
+/// The farthest that a component may be from the data's centre, in units of its t (0.85 standard deviations), for
+/// moments around that centre: their cancellation then costs at most two of float32's seven digits.
 pub(crate) const NEAR: f64 = 16.0;
 
-/// The larger of two numbers, of which none is NaN: one instruction, unlike `f32::max`.
+/// Returns the larger of two numbers, neither NaN: one instruction, unlike `f32::max`.
 #[inline(always)]
 pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// The means in the frame (K, D), zeros for components without weight.
+/// Returns the means in the frame (K, D), zeros for components without weight.
 pub(super) fn means_in_frame(mixture: &Mixture, parameters: &DeviceParameters<f32>, frame: &Frame) -> Vec<f32> {
     (0..parameters.n_components).flat_map(|c| mean_in_frame(mixture, parameters, frame, c)).collect()
 }
 
-/// The mean of a component in the frame, zeros if it has no weight.
+/// Returns the mean of a component in the frame, zeros if it has no weight.
 pub(super) fn mean_in_frame<'a>(
     mixture: &'a Mixture,
     parameters: &DeviceParameters<f32>,
@@ -33,15 +31,14 @@ pub(super) fn mean_in_frame<'a>(
     mixture.means().index_axis_move(Axis(0), c).into_iter().enumerate().map(in_frame)
 }
 
-/// The farthest that any component is from the data's centre, in units of its t; `centres` (K or
-/// more, D).
+/// Returns the greatest distance of a component from the data's centre, in units of its t; `centres` (K or more, D).
 pub(super) fn farthest(parameters: &DeviceParameters<f32>, centres: &[f32]) -> f64 {
     let alive = (0..parameters.n_components).filter(|c| parameters.weight[*c] > 0.0);
     let d = parameters.n_features;
     alive.map(|c| distance(parameters, c, &centres[c * d..][..d])).fold(0.0, f64::max)
 }
 
-/// How far a component is from the data's centre, in units of its t.
+/// Returns the distance of a component from the data's centre, in units of its t.
 pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f32]) -> f64 {
     let d = parameters.n_features;
     let term = |(a, x): (&f32, &f32)| f64::from((a * x).abs());
@@ -51,7 +48,7 @@ pub(super) fn distance(parameters: &DeviceParameters<f32>, c: usize, centre: &[f
     let matrix = parameters.triangle(c);
     let of_row = |i: usize| {
         let row = &matrix[triangle(i)..][..=i];
-        // Several sums side by side, because one alone waits for each addition.
+        // Several sums side by side, because a single one waits for each addition.
         let (rows, last) = row.as_chunks::<8>();
         let (centres, last_centres) = centre[..=i].as_chunks::<8>();
         let mut sums = [0.0; 8];

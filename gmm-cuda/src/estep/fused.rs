@@ -31,7 +31,6 @@ pub struct FusedFamily;
 /// The launch in float64: as many warps as registers hold.
 pub const FLOAT64: Variant = Variant { family: &FUSED, shape: Shape::new(1, 128, 2), cached: Some(0) };
 
-/// Which moments a task's kernel sums.
 fn moments(task: &Task) -> Moments {
     match (task.full(), task.central) {
         (true, _) => Moments::Full,
@@ -55,8 +54,7 @@ impl Family for FusedFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        // As many warps as registers hold, and fewer where the sums of all would not fit into
-        // shared memory.
+        // As many warps as registers hold, or fewer if their sums would not fit into shared memory.
         let most = if task.full() { vec![(128, 2), (64, 4)] } else { vec![(128, 3), (96, 4), (64, 6)] };
         let few = if task.is_long() { most.len() } else { 1 };
         let shared = |block: u32| self.shared_bytes(task, Shape::new(1, block, 1));
@@ -75,7 +73,7 @@ impl Family for FusedFamily {
     }
 
     fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
-        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        // Measured on an H200: keeping part of the data in the cache gains nothing here.
         vec![Some(0)]
     }
 
@@ -93,8 +91,7 @@ impl Family for FusedFamily {
 
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
         let (moments, capacity, d) = (moments(task), capacity(task.k), task.d);
-        // More registers would cost a block of each multiprocessor (measured on an H200); triangles
-        // need them.
+        // More registers would cost a block of each multiprocessor (measured on an H200); triangles need them.
         let max_registers = (!moments.full()).then_some(168);
         let kernel = gpu.kernel(&entries::fused(moments, capacity, d), max_registers)?;
         let sums = SumsOfBlocks::new(gpu, variant, values(d, moments.full(), capacity))?;
@@ -102,7 +99,7 @@ impl Family for FusedFamily {
     }
 }
 
-/// The sums of a launch's blocks, and what adds them up in the host's memory.
+/// The sums of a launch's blocks, and the kernel that adds them up in the host's memory.
 #[derive(Debug)]
 pub(super) struct SumsOfBlocks {
     reduce: Kernel<ReduceSetsArgs>,
@@ -113,7 +110,7 @@ pub(super) struct SumsOfBlocks {
 }
 
 impl SumsOfBlocks {
-    /// For launches of a variant that give so many sums.
+    /// Prepares for launches of a variant with this many sums.
     pub fn new(gpu: &Gpu, variant: Variant, count: usize) -> Result<Self> {
         let multiprocessors = gpu.limits.multiprocessors;
         Ok(Self {
@@ -125,8 +122,7 @@ impl SumsOfBlocks {
         })
     }
 
-    /// Starts the launch over `n` samples that `launch` gives the place of its sums, a sum for each value and
-    /// block; and adds these up.
+    /// Starts the launch over `n` samples that `launch` makes for a sum of each value and block, and adds these up.
     pub fn start<'a, L: Launch + Copy + 'a>(
         &'a self,
         stream: &'a Stream,
@@ -143,13 +139,11 @@ impl SumsOfBlocks {
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(count), reduce)?).borrowed())
     }
 
-    /// Waits for the sums.
     pub fn results(&self, running: Running<'_, ()>) -> Result<Vec<f64>> {
         running.results(&self.totals, self.totals.len())
     }
 }
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 struct Fused {
     kernel: Kernel<FusedArgs>,
@@ -206,14 +200,13 @@ impl EStepKernels for Fused {
     }
 }
 
-/// A launch that leaves each block's sums.
 #[derive(Clone, Copy)]
 struct FusedLaunch<'a> {
     columns: Columns<'a>,
     cached_quads: u32,
     moments: Moments,
     capacity: usize,
-    /// The parameters, or none where they are in memory.
+    /// The parameters, or none if they are in memory.
     by_value: Option<[f32; BY_VALUE]>,
     parameters: Numbers<'a, f32>,
     /// A sum for each value and block.
@@ -223,7 +216,7 @@ struct FusedLaunch<'a> {
 launch!(FusedLaunch<'_>, FusedArgs, "fused", |launch, grid, what| {
     let (d, full, capacity) = (launch.columns.d(), launch.moments.full(), launch.capacity);
     grid.require_shared(what, shared_bytes(d, full, capacity, grid.threads))?;
-    // The kernel reads the memory only where it does not take the parameters by value.
+    // The kernel reads the memory only if it does not take the parameters by value.
     let parameters = if by_value(d, full, capacity) { 0 } else { numbers(d, full) * capacity };
     Ok(FusedArgs {
         columns: launch.columns.argument(launch.cached_quads),

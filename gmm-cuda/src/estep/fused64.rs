@@ -1,5 +1,4 @@
-//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32
-//! and D up to 16.
+//! `fused64`: the E-step in float64 in one read of the data, for diagonal covariances, K up to 32 and D up to 16.
 use super::fused::{FLOAT64, SumsOfBlocks};
 use super::fused_layout::FusedLayout;
 use super::sums::Sums;
@@ -21,7 +20,6 @@ use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused64::{Fused64Args, MAX_COMPONENTS, MAX_FEATURES, numbers, shared_bytes, values};
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct Fused64 {
     kernel: Kernel<Fused64Args>,
@@ -32,16 +30,14 @@ pub struct Fused64 {
 }
 
 impl Fused64 {
-    /// Whether the kernels can make a mixture's E-step. (Those of full and tied covariances have
-    /// too many sums for registers.)
+    /// Returns whether the kernels can make a mixture's E-step. (Matrices have too many sums for registers.)
     pub fn takes(mixture: &Mixture) -> bool {
         let (k, d) = mixture.means().dim();
         mixture.factor().is_none() && k <= MAX_COMPONENTS && d <= MAX_FEATURES
     }
 
-    /// The sums of a mixture that the kernels take, and the variant that they were computed with.
-    /// `kernel` is that of the E-step before, and is replaced where it does not fit. The device's
-    /// context is current.
+    /// Returns the sums of a mixture that the kernels take, and the variant that computed them. `kernel`, from the
+    /// previous E-step, is replaced if it does not fit. The device's context is current.
     pub fn centred_sums(
         kernel: &mut Option<Self>,
         data: &DeviceSamples<f64>,
@@ -90,7 +86,6 @@ impl Fused64 {
         })
     }
 
-    /// Starts the E-step over some samples.
     fn start<'a>(&'a self, stream: &'a Stream, columns: Columns<'a, f64>) -> Result<Running<'a, ()>> {
         let (instance, parameters) = (self.instance, self.parameters.device());
         let shared = shared_bytes(instance.1, instance.0, FLOAT64.shape.block);
@@ -103,7 +98,6 @@ impl Fused64 {
     }
 }
 
-/// A launch that leaves each block's sums.
 #[derive(Clone, Copy)]
 struct Fused64Launch<'a> {
     columns: Columns<'a, f64>,

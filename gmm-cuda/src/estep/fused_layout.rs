@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA, so that it
-//! is tested on any machine.
+//! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA.
 use super::centres::NEAR;
 use super::sums::Sums;
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -12,20 +11,18 @@ use gmm_kernels::estep::fused64;
 use ndarray::{Array1, Array2, Array3, Axis};
 use std::sync::Arc;
 
-/// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's
-/// density is a constant minus |z|². A is diagonal for `diag` and `spherical`, else lower
-/// triangular.
+/// A mixture as z = A·x′ + b for each component, in the frame of a data set: log₂ of a component's density is a
+/// constant minus |z|². A is diagonal for `diag` and `spherical`, else lower triangular.
 #[derive(Debug)]
 pub(crate) struct FusedLayout<T> {
     covariance_type: CovarianceType,
     parameters: Arc<DeviceParameters<T>>,
     moments: Moments,
-    /// Features of the kernel's instance: D or more.
+    /// The features of the kernel's instance: D or more.
     features: usize,
 }
 
-/// The moments of one component in the units of the data: around `centre`, Σ r·(x − centre) and
-/// Σ r·(x − centre)(x − centre)ᵀ.
+/// A component's moments in the data's units: Σ r·(x − centre) and Σ r·(x − centre)(x − centre)ᵀ.
 struct ComponentMoments {
     centre: Array1<f64>,
     first: Array1<f64>,
@@ -37,8 +34,7 @@ impl FusedLayout<f32> {
         let moments = if parameters.has_triangles() {
             Moments::Full
         } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
-            // No component is far from the data's centre, so that nothing cancels in moments of x′
-            // itself.
+            // No component is far from the data's centre, so nothing cancels in moments of x′ itself.
             Moments::Raw
         } else {
             Moments::Diag
@@ -47,7 +43,7 @@ impl FusedLayout<f32> {
         Self { covariance_type, parameters, moments, features }
     }
 
-    /// The parameters by value, where the kernel takes them so.
+    /// Returns the parameters by value, if the kernel takes them so.
     pub fn by_value(&self) -> Option<[f32; fused::BY_VALUE]> {
         fused::by_value(self.features, self.moments.full(), self.capacity()).then(|| {
             let mut values = [0.0; fused::BY_VALUE];
@@ -58,7 +54,6 @@ impl FusedLayout<f32> {
 }
 
 impl FusedLayout<f64> {
-    /// For diagonal covariances.
     pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f64>) -> Self {
         let features = fused64::features(parameters.n_features);
         Self { covariance_type, parameters: parameters.into(), moments: Moments::Diag, features }
@@ -66,22 +61,20 @@ impl FusedLayout<f64> {
 }
 
 impl<T: Float> FusedLayout<T> {
-    /// Which moments the kernel sums up.
     pub fn moments(&self) -> Moments {
         self.moments
     }
 
-    /// Components that the kernel has room for.
+    /// Returns the number of components that the kernel has room for.
     pub fn capacity(&self) -> usize {
         fused::capacity(self.parameters.n_components)
     }
 
-    /// Features that the kernel has room for.
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// A of a component, row by row ([`fused::matrix`]).
+    /// Returns A of a component, row by row ([`fused::matrix`]).
     fn a(&self, c: usize) -> &[T] {
         let d = self.parameters.n_features;
         match &self.parameters.matrices {
@@ -90,18 +83,17 @@ impl<T: Float> FusedLayout<T> {
         }
     }
 
-    /// b of a component (D,).
+    /// Returns b of a component (D,).
     fn b(&self, c: usize) -> &[T] {
         let d = self.parameters.n_features;
         &self.parameters.shift[c * d..][..d]
     }
 
-    /// Numbers of the parameters.
     pub fn len(&self) -> usize {
         numbers(self.features, self.moments.full()) * self.capacity()
     }
 
-    /// Writes the parameters as the kernel reads them, ([`numbers`], capacity).
+    /// Writes the parameters for the kernel, ([`numbers`], capacity).
     pub fn write(&self, out: &mut [T]) {
         let DeviceParameters { n_components: k, weight, seed, .. } = &*self.parameters;
         let (capacity, zero) = (self.capacity(), T::from_f64(0.0));
@@ -109,8 +101,7 @@ impl<T: Float> FusedLayout<T> {
         out.fill(zero);
         let of_b = matrix(self.features, self.moments.full());
         for c in 0..*k {
-            // The seed of a component without weight is far below all others; with weight zero its
-            // value does not matter.
+            // The seed of a component without weight is far below all others, and its value does not matter.
             let constants = if weight[c] > zero { [weight[c], seed[c]] } else { [zero; 2] };
             for (row, numbers) in [(0, self.a(c)), (of_b, self.b(c)), (of_b + self.features, &constants)] {
                 let rows = out[row * capacity..].chunks_exact_mut(capacity);
@@ -119,8 +110,7 @@ impl<T: Float> FusedLayout<T> {
         }
     }
 
-    /// The sums in the units of the data, from those that the kernel gives, ([`sums`], capacity) and
-    /// the log₂-likelihood.
+    /// Returns the sums in the data's units, from the kernel's, ([`sums`], capacity) and the log₂-likelihood.
     pub fn centred_sums(&self, sums_of: &Sums<'_>) -> CentredSums {
         let Sums { total_weight, exp2_bias, frame, .. } = *sums_of;
         let values = sums_of.weighted_values();
@@ -145,13 +135,12 @@ impl<T: Float> FusedLayout<T> {
                 let sum = sum(c);
                 for j in 0..d {
                     let (a, b) = match self.moments {
-                        // The origin is the centre of the data.
+                        // The origin is the data's centre.
                         Moments::Raw => (1.0, 0.0),
                         // The origin is where z = 0, the mean up to rounding.
                         _ => (self.a(c)[j].into(), self.b(c)[j].into()),
                     };
-                    // In the units of the data. A component without weight may have no scale; its
-                    // sums are zero.
+                    // In the data's units. A component without weight may have no scale; its sums are zero.
                     let scale = a * frame.scale[j];
                     let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };
                     centres[[c, j]] = frame.shift[j] + over(-b, scale);
@@ -171,12 +160,12 @@ impl<T: Float> FusedLayout<T> {
         }
     }
 
-    /// Moments in the units of the data from those of z = A·x′ + b with a lower triangle A: with
-    /// S = Σ r·z·zᵀ the second moments of x are A⁻¹·S·A⁻ᵀ.
+    /// Returns moments in the data's units from those of z = A·x′ + b with a lower triangle A: with S = Σ r·z·zᵀ the
+    /// second moments of x are A⁻¹·S·A⁻ᵀ.
     fn of_triangle(&self, c: usize, sum: impl Fn(usize) -> f64, frame: &Frame) -> ComponentMoments {
         let d = self.parameters.n_features;
         let (a, b) = (self.a(c), self.b(c));
-        // A in the units of the data, row by row.
+        // A in the data's units, row by row.
         let a: Vec<f64> = (0..d)
             .flat_map(|i| {
                 a[triangle(i)..=triangle(i) + i].iter().zip(&frame.scale).map(|(a, scale)| (*a).into() * scale)
@@ -195,8 +184,7 @@ impl<T: Float> FusedLayout<T> {
     }
 }
 
-/// A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any),
-/// row-major.
+/// Returns A⁻¹·V by forward substitution. `a`: the lower triangle of A row by row; `v`: V (D, any), row-major.
 fn solve(a: &[f64], d: usize, mut v: Vec<f64>) -> Vec<f64> {
     let width = v.len() / d;
     for i in 0..d {

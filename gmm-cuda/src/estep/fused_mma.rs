@@ -1,5 +1,5 @@
-//! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for so many
-//! components and features that the warps of a block have room for all sums in their registers.
+//! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for few enough components
+//! and features that a block's warps hold all sums in their registers.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::products_shapes::{Expanded, loses_digits};
@@ -29,14 +29,14 @@ use std::iter;
 
 /// `fused_mma`: the E-step of few components on the tensor cores, in one read of the data.
 pub static FUSED_MMA: FusedMmaFamily = FusedMmaFamily { expanded: false };
-/// `expanded_mma`: the same of few features, of which all products of two are formed.
+/// `expanded_mma`: the same for few features, from all products of two.
 pub static EXPANDED_MMA: FusedMmaFamily = FusedMmaFamily { expanded: true };
 pub struct FusedMmaFamily {
     /// Whether the exponents of matrices are expanded into products.
     expanded: bool,
 }
 
-/// Threads of a block for whose sums a multiprocessor has registers.
+/// Returns the threads of a block whose sums fit into a multiprocessor's registers.
 fn most_threads(shape: FusedShape) -> u32 {
     match shape.components {
         _ if shape.rotations > 0 => 384,
@@ -48,7 +48,6 @@ fn most_threads(shape: FusedShape) -> u32 {
 }
 
 impl FusedMmaFamily {
-    /// The kernel's instance for a task, if there is one.
     fn instance(&self, task: &Task) -> Option<FusedShape> {
         match self.expanded {
             true if task.gaps => None,
@@ -86,7 +85,7 @@ impl Family for FusedMmaFamily {
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         let Task { k, d, .. } = *task;
         if self.instance(task).is_none() {
-            return Some(format!("takes {}, and here are {k} components of {d} features", self.sizes()));
+            return Some(format!("takes {}, not {k} components of {d} features", self.sizes()));
         }
         loses_digits(task, self.on_tensor_cores(task.full()))
             .or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))
@@ -94,7 +93,7 @@ impl Family for FusedMmaFamily {
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         let Some(shape) = self.instance(task) else { return Vec::new() };
-        // As many teams as have room for their sums in registers, and in shared memory.
+        // As many teams as registers and shared memory hold sums for.
         let team = shape.team.warps() * WARP;
         let fits = |block: &u32| shape.shared_bytes(*block) <= limits.shared_per_block;
         let block = (1..=most_threads(shape) / team).rev().map(|teams| teams * team).find(fits);
@@ -102,7 +101,7 @@ impl Family for FusedMmaFamily {
     }
 
     fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
-        // Measured on an H200: keeping a part of the data in the cache gains nothing here.
+        // Measured on an H200: keeping part of the data in the cache gains nothing here.
         vec![Some(0)]
     }
 
@@ -122,7 +121,6 @@ impl Family for FusedMmaFamily {
     }
 }
 
-/// A kernel made ready for mixtures of one shape.
 #[derive(Debug)]
 pub struct FusedMma {
     kernel: Kernel<FusedMmaArgs>,
@@ -134,22 +132,20 @@ pub struct FusedMma {
     /// The rows of each product of expanded exponents.
     pairs: Option<DeviceBuffer<u32>>,
     results: Results,
-    /// The sums as integers, which are zeros between launches.
+    /// The sums as integers, which are zero between launches.
     integers: DeviceBuffer<u64>,
-    /// The log-likelihood of each block.
     block_sums: BlockSums,
 }
 
-/// Most results that the host reads where the kernel writes them. Many arrive sooner by one copy
-/// behind the kernel.
+/// The most results that the host reads where the kernel writes them. More arrive sooner by one copy after the kernel.
 const MOST_SLOTS: usize = 512;
 
-/// Where the log-likelihood and behind it the sums are written.
+/// The place of the log-likelihood, followed by the sums.
 #[derive(Debug)]
 enum Results {
-    /// To the host's memory.
+    /// In the host's memory.
     Slots(Slots),
-    /// To the device's memory, from where they are copied to page-locked memory.
+    /// In the device's memory, to be copied to page-locked memory.
     Copied { device: DeviceBuffer<f64>, host: RefCell<LockedBuffer<f64>> },
 }
 
@@ -161,7 +157,6 @@ impl Results {
         Ok(Self::Copied { device: allocate(count)?, host: locked(count)?.into() })
     }
 
-    /// The address on the device of the first `len`; `what` asks for them.
     fn write(&self, len: usize, what: &'static str) -> Result<*mut f64> {
         match self {
             Self::Slots(slots) => slots.write(len, what),
@@ -169,7 +164,6 @@ impl Results {
         }
     }
 
-    /// The place of the log-likelihood.
     fn total(&self) -> Total<'_> {
         match self {
             Self::Slots(slots) => Total::Slot(slots),
@@ -179,7 +173,7 @@ impl Results {
 }
 
 impl FusedMma {
-    /// The kernel for mixtures of a task and its shape. The device's context is current.
+    /// Makes the kernel for mixtures of a task and its shape. The device's context is current.
     fn new(gpu: &Gpu, shape: FusedShape, multiplies: Multiplies, variant: Variant, task: &Task) -> Result<Self> {
         let pairs = (shape.expanded > 0).then(|| {
             // Products behind the last have coefficients of zero.
@@ -204,8 +198,7 @@ impl FusedMma {
         })
     }
 
-    /// Waits for the E-step that was started last, and gives its log-likelihood and behind it the
-    /// sums.
+    /// Waits for the E-step started last, and returns its log-likelihood followed by the sums.
     fn results(&self, running: Running<'_, ()>, stream: &Stream) -> Result<Vec<f64>> {
         match &self.results {
             Results::Slots(slots) => running.results(slots, slots.len()),
@@ -278,18 +271,17 @@ impl EStepKernels for FusedMma {
     }
 }
 
-/// A launch that leaves the sums of all blocks.
 #[derive(Clone, Copy)]
 struct FusedLaunch<'a> {
     columns: Columns<'a>,
     cached_quads: u32,
     shape: FusedShape,
     weighted: bool,
-    /// The parameters, or none where they are in memory.
+    /// The parameters, or none if they are in memory.
     by_value: Option<[f32; BY_VALUE]>,
     parameters: Numbers<'a, f32>,
     pairs: Option<Numbers<'a, u32>>,
-    /// An integer for each sum, zero now.
+    /// An integer for each sum, zero before the launch.
     integers: Numbers<'a, u64>,
     /// A place for the log-likelihood, and one for each sum.
     results: &'a Results,
@@ -301,7 +293,7 @@ launch!(FusedLaunch<'_>, FusedMmaArgs, "fused_mma", |launch, grid, what| {
     let whole_teams = grid.threads.is_multiple_of(shape.team.warps() * WARP);
     require(what, d <= shape.features() && whole_teams)?;
     grid.require_shared(what, shape.shared_bytes(grid.threads))?;
-    // The kernel reads the memory only where it does not take the parameters by value.
+    // The kernel reads the memory only if it does not take the parameters by value.
     let parameters = if shape.by_value() { 0 } else { shape.numbers() };
     Ok(FusedMmaArgs {
         columns: launch.columns.argument(launch.cached_quads),

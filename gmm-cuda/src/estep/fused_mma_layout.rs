@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA, so that it
-//! is tested on any machine.
+//! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA.
 use super::centres::larger;
 use super::products_shapes::{Expanded, products};
 use super::products_statistics::{SumsOfProducts, row_by_row};
@@ -12,12 +11,11 @@ use gmm_core::statistics::Statistics;
 use gmm_kernels::estep::fused_mma::{BY_VALUE, FusedShape, STEP, TILE};
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 
-/// What a sum of a feature is multiplied by, to be one of products of the feature and the number
-/// one.
+/// The factor that turns a sum over a feature into one over products of the feature and the number one.
 const OF_FEATURES: f32 = FEATURE_SCALE * ONE;
 
-/// The row of the sums of a product of features `i` and `j` ≤ `i` of D; where `j` is D, of feature
-/// `i` alone, and where it is D + 1, of whether that is observed.
+/// Returns the row of the sums of features `i` and `j` ≤ `i` of D; `j` = D: of `i` alone; `j` = D + 1: if `i` is
+/// observed.
 fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if shape.rotations == 0 {
         let kind = match j {
@@ -30,12 +28,12 @@ fn row(shape: FusedShape, d: usize, i: usize, j: usize) -> usize {
     if j == d {
         return i;
     }
-    // `i` is so many places behind `j`, and `j` the others behind `i`.
+    // `i` is `places` behind `j`, and `j` the rest behind `i`.
     let places = i - j;
     if places < shape.rotations && 2 * places <= d { STEP * (1 + places) + j } else { STEP * (1 + d - places) + i }
 }
 
-/// A matrix of whole tiles of so many columns, column by column.
+/// Transposes a matrix of whole tiles of this many columns, to be read column by column.
 fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
     let rows = values.len() / columns;
     let mut out = vec![0.0; values.len()];
@@ -49,13 +47,11 @@ fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
 }
 
 impl TensorCoresLayout {
-    /// Which products `expanded_mma` forms.
     fn expanded(&self) -> Expanded {
         Expanded::of(self.full(), self.quadratic.is_some())
     }
 
-    /// Writes the parameters as the kernel reads them, the coefficients and 3 constants of each
-    /// component.
+    /// Writes the parameters for the kernel: the coefficients and 3 constants of each component.
     pub fn write_fused(&self, shape: FusedShape, out: &mut [f32]) {
         let (k, d) = self.dim();
         let capacity = shape.capacity();
@@ -81,18 +77,17 @@ impl TensorCoresLayout {
         }
     }
 
-    /// Writes the coefficients of a component's products in their own order, and returns what a sum is
-    /// to be multiplied by.
+    /// Writes the coefficients of a component's products in their own order, and returns the factor for its sums.
     fn write_products(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let (d, power, of) = (self.dim().1, self.power(c), self.expanded());
         let width = products(d, self.full());
-        // Of features alone every other one is left out.
+        // For features alone every other coefficient is left out.
         let from = self.coefficients()[c * width..][..width].iter().step_by(width / of.count(d));
         out.iter_mut().step_by(capacity).zip(from).for_each(|(to, v)| *to = v * power);
         1.0 / (power * PRODUCT_SCALE)
     }
 
-    /// Writes the coefficients of features and squares, and returns what a sum is to be multiplied by.
+    /// Writes the coefficients of features and squares, and returns the factor for sums.
     fn write_diagonal(&self, shape: FusedShape, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let d = self.dim().1;
         let of_products = |(i, v): (usize, f32)| if i.is_multiple_of(2) { v * OF_FEATURES } else { v };
@@ -111,11 +106,10 @@ impl TensorCoresLayout {
         1.0 / (power * PRODUCT_SCALE)
     }
 
-    /// Writes the coefficients of a component's A·x + b, (features, 16), and returns what a sum of
-    /// squares is to be multiplied by.
+    /// Writes the coefficients of a component's A·x + b, (features, 16), and returns the factor for sums of squares.
     fn write_matrix(&self, c: usize, out: &mut [f32], capacity: usize) -> f32 {
         let shift = self.shift(c);
-        // Features are multiplied by the scale, and the one stands for the number one times both.
+        // Features are multiplied by the scale, and the number one by the scale and `ONE`.
         let of_one = shift.iter().map(|b| b / OF_FEATURES);
         let power = power(of_one.clone().map(f32::abs).fold(self.components()[c].largest / FEATURE_SCALE, larger));
         let mut triangle = self.triangle(c);
@@ -128,7 +122,7 @@ impl TensorCoresLayout {
         1.0 / (power * power)
     }
 
-    /// The parameters by value, where the kernel takes them so.
+    /// Returns the parameters by value, if the kernel takes them so.
     pub fn fused_by_value(&self, shape: FusedShape) -> Option<[f32; BY_VALUE]> {
         shape.by_value().then(|| {
             let mut values = [0.0; BY_VALUE];
@@ -137,12 +131,12 @@ impl TensorCoresLayout {
         })
     }
 
-    /// The statistics, from the log₂-likelihood and behind it the sums that the kernel gives.
+    /// Returns the statistics, from the kernel's log₂-likelihood and the sums that follow it.
     pub fn fused_statistics(&self, shape: FusedShape, sums_of: &Sums<'_>) -> Result<Statistics> {
         let Sums { values, weight_scale, total_weight, exp2_bias, .. } = *sums_of;
         let (rows, capacity, d) = (shape.products(), shape.capacity(), self.dim().1);
         let (log2, values) = (values[0], &values[1..]);
-        // With more than one tile the maximum is taken out, whose 2⁰ is exact.
+        // With more than one tile the maximum is taken out, and its 2⁰ is exact.
         let bias = if shape.components == 1 { exp2_bias } else { 0.0 };
         let log2 = weight_scale * log2 + total_weight * bias;
         let (values, counts) = values.split_at(rows * capacity);
@@ -152,7 +146,7 @@ impl TensorCoresLayout {
         if shape.expanded > 0 {
             let of = self.expanded();
             let product = |c: usize, factors: (usize, usize)| of_component(c)[of.place(d, factors)];
-            // Behind each other, in the order of j.
+            // Consecutive, in the order of j.
             let row = |c: usize, i: usize, to: &mut [f64]| {
                 let products = &of_component(c)[of.place(d, (i, 0))..];
                 to.iter_mut().zip(products).for_each(|(to, product)| *to = *product);

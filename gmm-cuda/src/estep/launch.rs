@@ -1,4 +1,4 @@
-//! What the kernels of a family for the E-step do once they are made ready for a task.
+//! The interface of a family's E-step kernels, once made ready for a task.
 use super::layouts::Layouts;
 use super::sums::Sums;
 use crate::device::memory::Numbers;
@@ -9,10 +9,9 @@ use gmm_core::error::{Error, Result};
 use gmm_core::statistics::Statistics;
 use std::fmt::Debug;
 
-/// What the kernels of an E-step are asked for.
+/// The results wanted from the kernels of an E-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// The log-likelihood alone.
     Total,
     /// The log-likelihood and the sums over the samples.
     Statistics,
@@ -20,12 +19,10 @@ pub enum Wanted {
 
 /// Kernels of the E-step, made ready for the mixtures of a task.
 pub trait EStepKernels: Debug + Send {
-    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed
-    /// by value.
+    /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
     fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()>;
 
-    /// Starts the E-step over some samples, or at least what is wanted of it. `parameters` are
-    /// those of the workspace that was made ready for this mixture.
+    /// Starts the E-step over some samples, or at least the wanted part, with the parameters of the prepared workspace.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -35,8 +32,7 @@ pub trait EStepKernels: Debug + Send {
         wanted: Wanted,
     ) -> Result<Running<'a, ()>>;
 
-    /// Waits for the E-step over `n` samples that was started last, and has `read` read its sums
-    /// and the log₂-likelihood beside them.
+    /// Waits for the E-step over `n` samples started last, and makes `read` read its sums and log₂-likelihood.
     fn read(
         &self,
         running: Running<'_, ()>,
@@ -45,8 +41,7 @@ pub trait EStepKernels: Debug + Send {
         read: &mut dyn FnMut(&[f64], f64),
     ) -> Result<()>;
 
-    /// Waits for the log-likelihood of `n` samples that was started last, to base 2: of kernels that
-    /// can give it alone.
+    /// Waits for the log-likelihood of `n` samples started last, to base 2; for kernels that can compute it alone.
     fn read_total(&self, _: Running<'_, ()>, _: &Stream, _: usize) -> Result<f64> {
         Err(Error::Unsupported {
             what: "a log-likelihood without the other sums of an E-step".into(),
@@ -55,11 +50,11 @@ pub trait EStepKernels: Debug + Send {
         })
     }
 
-    /// Whether the statistics take the bias of the device's 2^x into account.
+    /// Returns whether the statistics account for the bias of the device's 2^x.
     fn needs_exp2_bias(&self) -> bool {
         false
     }
 
-    /// The statistics of a mixture, from the sums over all samples.
+    /// Returns the statistics of a mixture, from the sums over all samples.
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
 }

@@ -1,4 +1,4 @@
-//! A mixture in the layouts that kernels of the E-step read.
+//! A mixture in the layouts that E-step kernels read.
 use super::fused_layout::FusedLayout;
 use super::tensor_cores_layout::TensorCoresLayout;
 use super::weighted_sums_layout::WeightedSumsLayout;
@@ -12,8 +12,7 @@ use gmm_core::model::mixture::Mixture;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-/// The memory of a former mixture's parameters, and of its coefficients of products: fresh memory takes
-/// longer to get than to fill.
+/// The memory of an earlier mixture's parameters and products' coefficients, because fresh memory is slow to get.
 pub type Spare = (Option<DeviceParameters<f32>>, Vec<f32>);
 
 /// A mixture in the frame of the samples, and its layouts, each made when a family first reads it.
@@ -35,7 +34,7 @@ impl<'a> Layouts<'a> {
         Ok(Self::of(mixture, data.frame(), parameters, memory, OnceCell::new()))
     }
 
-    /// The layouts of a `tied` mixture for [linear](Task::is_linear) tasks, whose families read this one.
+    /// Returns the layouts of a `tied` mixture for [linear](Task::is_linear) tasks, whose families read this one.
     pub fn linear(mixture: &'a Mixture, frame: &Frame, layout: TensorCoresLayout) -> Self {
         Self::of(mixture, frame, layout.parameters().clone(), Vec::new(), layout.into())
     }
@@ -73,7 +72,7 @@ impl<'a> Layouts<'a> {
         self.fused.get_or_init(of)
     }
 
-    /// The layout for the tensor cores, which multiply these.
+    /// Returns the layout for the tensor cores, by the factors that they multiply.
     pub fn tensor_cores(&self, multiplies: Multiplies) -> &TensorCoresLayout {
         match multiplies {
             Multiplies::Features => self
@@ -89,7 +88,6 @@ impl<'a> Layouts<'a> {
         self.weighted_sums.get_or_init(|| WeightedSumsLayout::new(self.mixture, self.parameters.clone(), &self.frame))
     }
 
-    /// The memory, for another mixture.
     pub fn into_memory(self) -> Spare {
         let Self { parameters, memory, products, .. } = self;
         let coefficients = products.into_inner().map_or_else(|| memory.into_inner(), TensorCoresLayout::into_memory);

@@ -48,33 +48,29 @@ use std::sync::Arc;
 use sums::Sums;
 use tensor_cores_layout::TensorCoresLayout;
 
-/// The kernels that have been made ready, with their memory.
+/// The prepared kernels, with their memory.
 #[derive(Debug, Default)]
 pub struct EStep {
-    /// By task and variant.
     ready: HashMap<(Task, Variant), Box<dyn EStepKernels>>,
-    /// Those of the latest task only, because their memory is large.
+    /// Kernels with large memory, of the latest task only.
     large: Option<((Task, Variant), Box<dyn EStepKernels>)>,
     /// The memory of the latest mixture's layouts, for the next one.
     spare: Spare,
-    /// Choices made, by task.
     variants: HashMap<Task, Variant>,
-    /// The moments of the samples, which are the same as long as this exists, once a `tied` mixture
-    /// has asked for them: none, where no kernels here give them.
+    /// The moments of the samples, once a `tied` mixture needs them; the inner `None` if no kernels here compute them.
     moments: Option<Option<Arc<Moments>>>,
 }
 
-/// How an E-step is to be made.
+/// The kernels and layouts of an E-step.
 struct Decision<'a> {
     layouts: Layouts<'a>,
     task: Task,
     variant: Variant,
 }
 
-/// What the tensor cores can multiply of a mixture, as far as the families that may compute it ask.
+/// Returns the digits that the tensor cores keep of a mixture, as far as the families in question need.
 fn digits(task: &Task, layouts: &Layouts<'_>, requested: Option<&'static dyn Family>, limits: &Limits) -> Digits {
-    // What the families multiply that are on the tensor cores, if there are any, and whether it keeps the
-    // digits.
+    // The factors that families on the tensor cores multiply, if there are any, and whether they keep the digits.
     let multiplied = |digits| {
         let families = families::usable(&Task { digits, ..*task }, requested, limits);
         let multiplies = families.iter().filter_map(|family| family.on_tensor_cores(task.full())).max()?;
@@ -92,9 +88,8 @@ fn digits(task: &Task, layouts: &Layouts<'_>, requested: Option<&'static dyn Fam
 }
 
 impl EStep {
-    /// The statistics of a mixture, and the variant that they were computed with. They are none, with
-    /// the variant of the general kernels, where none of the kernels here can compute them. The
-    /// device's context is current.
+    /// Returns the statistics of a mixture, and the variant that computed them; no statistics, and the variant of the
+    /// general kernels, if no kernels here can compute them. The device's context is current.
     pub fn statistics(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -110,7 +105,7 @@ impl EStep {
         Ok((decision.variant, Some(statistics)))
     }
 
-    /// Decides for kernels that compute all terms; none where only the general ones can.
+    /// Decides for kernels that compute all terms; `None` if only the general ones can.
     fn decide<'m>(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -137,9 +132,8 @@ impl EStep {
         Ok(Some(Decision { layouts, task, variant }))
     }
 
-    /// Decides for kernels that compute, of a `tied` mixture, what is linear in the features of each
-    /// sample, to be completed from the [`Moments`] of all samples. None where this is not possible, would
-    /// lose digits, or would not be faster.
+    /// Decides for kernels that compute only the linear terms of a `tied` mixture for each sample, completed by the
+    /// [`Moments`] of all samples. `None` if this is impossible, would lose digits, or would not be faster.
     fn decide_linear<'m>(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -162,8 +156,7 @@ impl EStep {
         Ok(Some(Decision { layouts, task, variant }))
     }
 
-    /// The variant for a task: the requested one, or the one chosen before, or else the fastest by measured
-    /// time.
+    /// Returns the variant for a task: the requested, the remembered, or the fastest by measured time.
     fn choose(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -187,12 +180,10 @@ impl EStep {
         Ok(variant)
     }
 
-    /// The moments of the samples, by the E-step of a mixture of one component; none where no kernels
-    /// here give them.
+    /// Returns the moments of the samples, by the E-step of one component; `None` if no kernels here compute them.
     ///
-    /// Not by the tensor cores, which cut off the last digits of sums and round the samples' weights
-    /// to float16: all E-steps of `tied` mixtures have these digits, which take next to no time once.
-    /// For the same reason variants are not timed.
+    /// The tensor cores are excluded, because they cut off the last digits of sums and round weights to float16: all
+    /// E-steps of `tied` mixtures have these digits, which cost next to nothing once. So variants are not timed either.
     fn moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Arc<Moments>>> {
         if let Some(moments) = &self.moments {
             return Ok(moments.clone());
@@ -202,7 +193,7 @@ impl EStep {
     }
 
     fn new_moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Moments>> {
-        // The variances of so wide or narrow a frame may be no numbers of float64.
+        // The variances of a very wide or narrow frame may leave the range of float64.
         let Ok(mixture) = Moments::mixture(data.frame()) else { return Ok(None) };
         let task = Task::new(Operation::EStep, data, &mixture);
         let general: &dyn Family = &GENERAL;
@@ -211,14 +202,13 @@ impl EStep {
         let layouts = Layouts::new(data, &mixture, Spare::default())?;
         let task = Task { central: variant.family.is_central(&layouts), ..task };
         let statistics = self.e_step(data, &Decision { layouts, task, variant })?;
-        // They are not asked for again.
+        // They are not needed again.
         self.ready.remove(&(task, variant));
         self.large = self.large.take().filter(|(of, _)| *of != (task, variant));
         Ok(Some(Moments::new(&statistics, data.frame(), data.n(), data.total_weight())))
     }
 
-    /// The kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) is to be
-    /// called behind their use.
+    /// Returns the kernels of a variant, with the parameters of a mixture. [`keep`](Self::keep) must follow their use.
     fn take(&mut self, data: &mut DeviceSamples<f32>, decision: &Decision<'_>) -> Result<Box<dyn EStepKernels>> {
         let Decision { layouts, task, variant } = decision;
         layouts.check(task)?;
@@ -226,7 +216,7 @@ impl EStep {
         let known = match self.large.take() {
             Some((of, kernels)) if of == key => Some(kernels),
             other => {
-                // The memory of the former kernels is freed before the new ones allocate theirs.
+                // The memory of the previous kernels is freed before the new ones allocate theirs.
                 self.large = other.filter(|_| !variant.family.facts().large_memory);
                 self.ready.remove(&key)
             }
@@ -241,7 +231,6 @@ impl EStep {
         Ok(kernels)
     }
 
-    /// Keeps kernels for the next E-step.
     fn keep(&mut self, Decision { task, variant, .. }: &Decision<'_>, kernels: Box<dyn EStepKernels>) {
         if variant.family.facts().large_memory {
             self.large = Some(((*task, *variant), kernels));
@@ -250,7 +239,6 @@ impl EStep {
         }
     }
 
-    /// The statistics of a mixture.
     fn e_step(&mut self, data: &mut DeviceSamples<f32>, decision: &Decision<'_>) -> Result<Statistics> {
         let layouts = &decision.layouts;
         let kernels = self.take(data, decision)?;
@@ -279,9 +267,9 @@ impl EStep {
         statistics
     }
 
-    /// The log-likelihood, by those kernels of the E-step that come before its sums: with a task
-    /// and a variant that [`total_on_tensor_cores`](families::total_on_tensor_cores) gave.
-    /// `None` where they would lose digits of a total. The device's context is current.
+    /// Returns the log-likelihood by the E-step kernels before the sums, with a task and variant from
+    /// [`total_on_tensor_cores`](families::total_on_tensor_cores). `None` if digits of a total would be lost. The
+    /// device's context is current.
     pub fn log_likelihood(
         &mut self,
         data: &mut DeviceSamples<f32>,
@@ -309,8 +297,7 @@ impl EStep {
     }
 }
 
-/// Has kernels that were made ready work over all samples, chunk by chunk; `finish` waits for what they
-/// started over so many samples.
+/// Runs prepared kernels over all samples, chunk by chunk; `finish` waits for the work on a number of samples.
 fn run<'a>(
     data: &'a DeviceSamples<f32>,
     kernels: &'a dyn EStepKernels,
@@ -329,7 +316,7 @@ fn run<'a>(
     )
 }
 
-/// The E-step that variants are timed with.
+/// The E-step by which variants are timed.
 struct EStepTrial<'a> {
     gpu: &'static Gpu,
     task: Task,
@@ -339,7 +326,6 @@ struct EStepTrial<'a> {
     ready: Option<Ready>,
 }
 
-/// A variant made ready, for so many samples.
 struct Ready {
     kernels: Box<dyn EStepKernels>,
     workspace: Workspace,
@@ -348,7 +334,7 @@ struct Ready {
 
 impl Trial for EStepTrial<'_> {
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()> {
-        // Frees the memory of the variant before.
+        // Frees the previous variant's memory.
         self.ready = None;
         let mut workspace = Workspace::new(1)?;
         let task = Task { n, central: variant.family.is_central(self.layouts), ..self.task };

@@ -1,5 +1,4 @@
-//! The second moments of all samples, which no mixture changes. An E-step of a `tied` mixture needs
-//! them beside what is linear in the samples.
+//! The second moments of all samples, which no mixture changes. A `tied` E-step adds them to its linear terms.
 use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;
@@ -20,7 +19,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// The mixture whose E-step has the moments: one component at the centre, as wide as the frame.
+    /// Returns the mixture whose E-step computes the moments: one component at the centre, as wide as the frame.
     pub fn mixture(frame: &Frame) -> Result<Mixture> {
         let d = frame.shift.len();
         let variance =
@@ -30,7 +29,7 @@ impl Moments {
         Mixture::new(Array1::ones(1), means, covariances)
     }
 
-    /// From the statistics of that E-step.
+    /// Takes the moments from the statistics of that E-step.
     pub fn new(statistics: &Statistics, frame: &Frame, samples: usize, weight: f64) -> Self {
         let delta = &statistics.means().row(0) - &ArrayView1::from(&frame.shift);
         let d = delta.len();
@@ -43,13 +42,12 @@ impl Moments {
         Self { samples, weight, second }
     }
 
-    /// N.
     pub fn samples(&self) -> usize {
         self.samples
     }
 
-    /// The squares of the features' distances from the centre over the variances that the features
-    /// have given the others, Σⱼ Pⱼⱼ·(xⱼ − cⱼ)² with P = Σ⁻¹, in the mean over the samples.
+    /// Returns the mean over the samples of Σⱼ Pⱼⱼ·(xⱼ − cⱼ)² with P = Σ⁻¹: squared distances from the centre over the
+    /// features' variances given the other features.
     pub fn spread(&self, mixture: &Mixture) -> f64 {
         let (Some(u), d) = (mixture.factor_of(0), self.second.nrows()) else { return f64::INFINITY };
         let u = row_major(u);
@@ -58,11 +56,11 @@ impl Moments {
     }
 }
 
-/// What is quadratic in the samples in the E-step of a `tied` mixture: the same for all components.
+/// The quadratic terms of the samples in the E-step of a `tied` mixture: the same for all components.
 #[derive(Debug, Clone)]
 pub(crate) struct Quadratic {
     moments: Arc<Moments>,
-    /// Its part of the samples' log₂-likelihood: −½·tr(Σ⁻¹S)·log₂e.
+    /// Their part of the samples' log₂-likelihood: −½·tr(Σ⁻¹S)·log₂e.
     pub log2: f64,
 }
 
@@ -72,7 +70,6 @@ impl Quadratic {
         Self { moments: moments.clone(), log2: -0.5 * LOG2_E * trace }
     }
 
-    /// The second moments of all components together.
     pub fn second(&self) -> &Array2<f64> {
         &self.moments.second
     }

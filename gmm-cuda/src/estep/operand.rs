@@ -1,5 +1,4 @@
-//! What the E-steps of warpgroups have in common: an operand that is formed of the samples before
-//! it is multiplied.
+//! An operand of the warpgroups' E-steps, formed from the samples before it is multiplied.
 use super::pieces::Piece;
 use crate::device::gpu::Gpu;
 use crate::device::kernel::Grid;
@@ -11,22 +10,21 @@ use std::cell::Cell;
 
 /// Threads of a block of the kernels that form operands, and blocks of a multiprocessor.
 const FORMING: (u32, u32) = (256, 8);
-/// The part of the device's free memory that an operand is kept in, if it needs no more.
+/// The share of the device's free memory (one over this) within which a whole operand is kept.
 const KEPT: usize = 4;
 
-/// A grid for so many items of a kernel that forms operands, or of one that is as simple.
+/// Returns a grid for this many items of a kernel that forms operands, or of one as simple.
 pub(super) fn forming_grid(multiprocessors: u32, items: usize) -> Grid {
     let (threads, _) = FORMING;
     let most = most_forming_blocks(multiprocessors) as usize;
     Grid::new(items.div_ceil(threads as usize).clamp(1, most) as u32, threads, 0)
 }
 
-/// Blocks of such a grid, at most.
 pub(super) fn most_forming_blocks(multiprocessors: u32) -> u32 {
     multiprocessors * FORMING.1
 }
 
-/// Samples whose numbers lie together, and the elements of these.
+/// Samples whose numbers lie together, and the number of their elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tile {
     pub samples: usize,
@@ -34,26 +32,23 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Elements of `n` samples.
     fn len_of(self, n: usize) -> usize {
         n.div_ceil(self.samples) * self.len
     }
 }
 
-/// An operand in float16, two numbers to an element: of a piece of the samples, or of all of them,
-/// which are then formed once.
+/// An operand in float16, two numbers to an element: of a piece of the samples, or of all, which are then formed once.
 #[derive(Debug)]
 pub(super) struct Operand {
     numbers: DeviceBuffer<u32>,
     tile: Tile,
     kept: bool,
-    /// How many samples, from the first one on, have numbers that are kept.
+    /// The number of samples, from the first on, whose numbers are kept.
     formed: Cell<usize>,
 }
 
 impl Operand {
-    /// Memory for pieces of so many samples. `same`: every E-step is over the same samples, so many of
-    /// them, which are all kept if the device has room for them.
+    /// Allocates memory for pieces of this many samples, or all `same` samples of every E-step if the device has room.
     pub fn new(gpu: &Gpu, tile: Tile, piece: usize, same: Option<usize>) -> Result<Self> {
         let most = gpu.free_memory()? / KEPT;
         let kept = same.map(|n| tile.len_of(n)).filter(|len| len * size_of::<u32>() <= most);
@@ -61,13 +56,12 @@ impl Operand {
         Ok(Self { numbers, tile, kept: kept.is_some(), formed: Cell::new(0) })
     }
 
-    /// The numbers of a piece.
     pub fn of_piece(&self, piece: &Piece<'_>) -> Result<Numbers<'_, u32>> {
         let all = Numbers::of(&self.numbers);
         if self.kept { all.part(self.tile.len_of(piece.first)..all.len()) } else { Ok(all) }
     }
 
-    /// What `form` starts to write a piece's numbers, if they are not there yet.
+    /// Starts `form` to write a piece's numbers, unless they are there already.
     pub fn form<'a>(
         &self,
         stream: &'a Stream,

@@ -1,6 +1,5 @@
-//! What the E-steps have in common that leave the exponents of a piece of the samples in memory,
-//! add up the piece's sums slice by slice, and go on with the next piece: the memory in between,
-//! and the way of the sums to the host.
+//! The common part of E-steps that leave the exponents of a piece of the samples in memory, add up its sums slice by
+//! slice, and go on with the next piece: the memory in between, and the way of the sums to the host.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::reduce_slices::ReduceSlices;
@@ -21,64 +20,59 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-/// The part of the device's free memory that the exponents of a piece take at most, unless a piece
-/// that keeps the device busy takes more. They come from the device's memory, whose bandwidth
-/// suffices for kernels of so much arithmetic; each piece costs the writing of all slices' sums.
+/// The share of the device's free memory (one over this) for a piece's exponents, unless keeping the device busy needs
+/// more. Device memory is fast enough for kernels of so much arithmetic; each piece costs writing all slices' sums.
 const EXPONENTS: usize = 8;
 
-/// How an E-step over `n` samples is divided.
+/// The division of an E-step over `n` samples.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Division {
-    /// Samples of an E-step, at most.
+    /// The most samples of an E-step.
     pub n: usize,
-    /// Samples of a piece.
     pub piece: usize,
-    /// Samples that are not divided among slices.
+    /// The samples that are not divided among slices.
     pub granularity: usize,
-    /// Least samples of a slice, as a multiple of these.
+    /// The least samples of a slice, in units of these.
     pub min_slice: usize,
-    /// Slices of a piece for which the device has room.
+    /// The slices of a piece that the device has room for.
     pub slices: usize,
-    /// Blocks of the kernel that gives exponents, at most.
+    /// The most blocks of the kernel that writes exponents.
     pub blocks: u32,
-    /// Rows of exponents.
     pub rows: usize,
-    /// Numbers that a slice gives.
+    /// The sums of a slice.
     pub sums: usize,
-    /// Of another kernel that gives sums beside these, its slices and their numbers: zeros, where none does.
+    /// The slices and sums of another kernel beside these; zeros without one.
     pub others: (usize, usize),
 }
 
 impl Division {
-    /// Samples whose exponents, in so many rows, take at most the part [`EXPONENTS`] of the device's free memory.
+    /// Returns the samples whose exponents, in `rows` rows, take the share [`EXPONENTS`] of the device's free memory.
     pub fn most(gpu: &Gpu, rows: usize) -> Result<usize> {
         Ok(gpu.free_memory()? / EXPONENTS / size_of::<f32>() / rows)
     }
 
-    /// Samples of a piece: as many waves of samples, which keep the device busy, as are at most `most`
-    /// samples, and at least one; but no more than there are, a whole number of `granules`.
+    /// Returns the samples of a piece: as many whole waves as `most` allows, at least one; at most `n`, in granules.
     pub fn piece(n: usize, most: usize, wave: usize, granule: usize) -> usize {
         (most.max(wave) / wave * wave).min(n.next_multiple_of(granule))
     }
 
-    /// Numbers of all sums.
     fn all_sums(&self) -> usize {
         self.sums + self.others.1
     }
 }
 
-/// A piece of the samples, and where its results go.
+/// A piece of the samples, and the place of its results.
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'a> {
     /// Its first sample, among those of the E-step.
     pub first: usize,
     pub columns: Columns<'a>,
     pub exponents: Exponents<'a>,
-    /// Blocks of the kernel that gives exponents, at most.
+    /// The most blocks of the kernel that writes exponents.
     pub blocks: u32,
     pub output: Output<'a>,
     pub slices: usize,
-    /// Whether to add to the sums that are there, or to replace them.
+    /// Whether to add to the present sums, or to replace them.
     pub add: bool,
     pub sums: Numbers<'a, f64>,
     /// The slices and the sums of [`Division::others`].
@@ -87,19 +81,17 @@ pub(super) struct Piece<'a> {
 
 /// Kernels of an E-step in pieces.
 pub(super) trait PieceKernels: Debug + Send + Sized {
-    /// Numbers of the parameters.
+    /// Returns the number of parameters.
     fn len(&self) -> usize;
 
-    /// Writes the parameters of a mixture.
     fn write(&self, layouts: &Layouts<'_>, out: &mut [f32]);
 
-    /// Starts the kernels that make the parameters ready for those of the pieces.
+    /// Starts the kernels that prepare the parameters for the pieces.
     fn start<'a>(&'a self, at: Launcher<'a, Self, ()>) -> Result<Running<'a, ()>>;
 
-    /// Starts the work on a piece, or at least what is wanted of it.
+    /// Starts the work on a piece, or at least the part that is wanted.
     fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, wanted: Wanted) -> Result<Running<'a, ()>>;
 
-    /// The statistics of a mixture, from the sums over all samples.
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
 }
 
@@ -113,10 +105,9 @@ pub(super) struct InPieces<K> {
     normalisers: DeviceBuffer<f32>,
     sums: DeviceBuffer<f64>,
     others: DeviceBuffer<f64>,
-    /// The sums over all slices, and behind them the log₂-likelihood of each piece.
+    /// The sums over all slices, followed by the log₂-likelihood of each piece.
     totals: DeviceBuffer<f64>,
-    /// Where they are copied to, page-locked: the copy takes a fraction of the time that one to
-    /// other memory does.
+    /// Their copy in page-locked memory, a fraction of the time of a copy to other memory.
     results: RefCell<LockedBuffer<f64>>,
     block_sums: BlockSums,
 }
@@ -130,7 +121,7 @@ impl<K: PieceKernels + 'static> InPieces<K> {
             kernels,
             division: Division { slices, ..division },
             reduce: gpu.kernel(&entries::reduce_slices(), None)?,
-            // Kernels read the rows behind K too, and take no notice of them.
+            // Kernels also read the rows behind K, and ignore them.
             q: zeroed(rows * piece)?,
             normalisers: allocate(2 * piece)?,
             sums: allocate(slices * sums)?,
@@ -225,7 +216,7 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
     }
 }
 
-/// Where kernels are launched: with the parameters of a mixture, over a piece, or before all of them.
+/// The place of a launch: with the parameters of a mixture, over a piece, or before all pieces.
 pub(super) struct Launcher<'a, K, P> {
     pub stream: &'a Stream,
     kernels: &'a K,
@@ -234,7 +225,7 @@ pub(super) struct Launcher<'a, K, P> {
 }
 
 impl<'a, K, P: Copy + 'a> Launcher<'a, K, P> {
-    /// Starts a kernel whose [`Launched`] says what it reads and writes.
+    /// Starts a kernel whose [`Launched`] defines its memory.
     pub fn launch<A: 'a>(&self, kernel: Kernel<A>, grid: Grid) -> Result<Running<'a, ()>>
     where
         Launched<'a, K, P, A>: Launch<Argument = A>,

@@ -1,7 +1,6 @@
-//! `products_mma`: the E-step on the tensor cores. `exponents` leaves the exponents of a piece of
-//! the samples, `weigh` adds up the samples' products weighted by their responsibilities, slice by
-//! slice, and `reduce_slices` adds up the slices' sums. The kernels of `products_wgmma` do the same in
-//! their way.
+//! `products_mma`: the E-step on the tensor cores. `exponents` writes the exponents of a piece of the samples, `weigh`
+//! adds up the samples' products weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
+//! The kernels of `products_wgmma` have the same roles.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
@@ -27,8 +26,8 @@ use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
-/// `products_mma`: the E-step of any shape by products of features on the tensor cores. Its split
-/// is the warps of a block of `exponents` along the components, and its block that of `exponents`.
+/// `products_mma`: the E-step of any shape by products of features on the tensor cores. Its split is the warps of a
+/// block of `exponents` along the components, and its block that of `exponents`.
 pub static PRODUCTS_MMA: ProductsFamily = ProductsFamily { unit: Unit::Mma };
 /// `products_wgmma`: the same under diagonal covariances, with the products of warpgroups.
 pub static PRODUCTS_WGMMA: ProductsFamily = ProductsFamily { unit: Unit::Wgmma };
@@ -113,7 +112,7 @@ impl Family for ProductsFamily {
     }
 }
 
-/// Registers that a thread may have, so that sixteen warps share a multiprocessor.
+/// The limit of a thread's registers, so that sixteen warps share a multiprocessor.
 const REGISTERS: u32 = 128;
 
 /// The kernels in which each warp multiplies for itself, made ready for mixtures of one shape.
@@ -131,7 +130,7 @@ struct Warps {
 }
 
 impl Warps {
-    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
+    /// Prepares the kernels for up to `task.n` samples at once. The device's context is current.
     fn boxed(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Box<dyn EStepKernels>> {
         let shapes = Shapes::of_warps(task, shape);
         let (exponents, weigh, full) = (shapes.exponents, shapes.weigh, task.full());
@@ -225,7 +224,7 @@ launch!(Launched<'_, Warps, Piece<'_>, ExponentsArgs>, ExponentsArgs, "exponents
     })
 });
 
-// Columns and exponents go on to whole stages, as their strides are multiples of those.
+// Columns and exponents extend to whole stages, since their strides are multiples of these.
 launch!(Launched<'_, Warps, Piece<'_>, WeighArgs>, WeighArgs, "weigh", |launch, grid, what| {
     let (Warps { shapes, pairs, .. }, Piece { columns, exponents, slices, add, sums, .. }) =
         (launch.kernels, launch.piece);

@@ -1,5 +1,4 @@
-//! How the kernels of `products_mma` and of `products_wgmma` divide the work of a task, and the sections
-//! of their parameters.
+//! The division of work by the kernels of `products_mma` and `products_wgmma`, and the sections of their parameters.
 use crate::device::memory::sections;
 use crate::plan::task::{Digits, Multiplies, Shape as LaunchShape, Task};
 use gmm_core::backends::device_parameters::triangle;
@@ -9,22 +8,21 @@ use gmm_kernels::estep::products_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ops::Range;
 
-/// Most warps of a block.
 pub(crate) const MOST_WARPS: u32 = 16;
-/// Bytes of shared memory that a block of `weigh` takes at most, if it can do with less.
+/// Most shared memory, in bytes, of a block of `weigh`, unless it needs more.
 pub(super) const MOST_SHARED: usize = 200 << 10;
 
-/// M: the number of products of a sample. Each feature, and each square, or each product of two.
+/// Returns M, the number of products of a sample: each feature, and each square or each product of two.
 pub(crate) fn products(d: usize, full: bool) -> usize {
     if full { d * (d + 3) / 2 } else { 2 * d }
 }
 
-/// Which products `expanded_mma` forms: all but those whose coefficients are zero.
+/// The products that `expanded_mma` forms: all but those with coefficients zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expanded {
-    /// Each feature: of what is [linear](Task::is_linear).
+    /// Each feature, for [linear](Task::is_linear) terms.
     Features,
-    /// And each square.
+    /// Each feature and each square.
     Squares,
     /// Each feature and each product of two.
     All,
@@ -39,34 +37,31 @@ impl Expanded {
         }
     }
 
-    /// The kernel's instance for K components of D features, if there is one.
     pub fn shape(self, k: usize, d: usize) -> Option<FusedShape> {
         FusedShape::expanded(k, d, self.count(d))
     }
 
-    /// The number of products of D features.
     pub fn count(self, d: usize) -> usize {
         if self == Self::Features { d } else { products(d, self == Self::All) }
     }
 
-    /// The two features of each product; D stands for the number one.
+    /// Returns the two features of each product; D stands for the number one.
     pub fn pairs(self, d: usize) -> impl Iterator<Item = (usize, usize)> {
         features(d, self == Self::All).filter(move |(_, j)| self != Self::Features || *j == d)
     }
 
-    /// The place of a product that it forms.
+    /// Returns the place of a product that it forms.
     pub fn place(self, d: usize, (i, j): (usize, usize)) -> usize {
         if self == Self::Features { i } else { place(d, self == Self::All, (i, j)) }
     }
 }
 
-/// The two features of each product; D stands for the number one.
+/// Returns the two features of each product; D stands for the number one.
 pub(super) fn features(d: usize, full: bool) -> impl Iterator<Item = (usize, usize)> {
     (0..d).flat_map(move |i| std::iter::once((i, d)).chain((if full { 0 } else { i }..=i).map(move |j| (i, j))))
 }
 
-/// The place of a product among these. Behind them is whether feature i is observed, which D + 1
-/// stands for.
+/// Returns the place of a product among these; D + 1 stands for whether feature i is observed, behind the products.
 pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
     match full {
         _ if j > d => products(d, full) + i,
@@ -77,12 +72,11 @@ pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
     }
 }
 
-/// The size of a task for the kernels of `products_wgmma`.
 pub(super) fn warpgroups(task: &Task) -> products_wgmma::Shape {
     products_wgmma::Shape { d: task.d as u32, k: task.k as u32, gaps: task.gaps }
 }
 
-/// How both kernels divide the work of a task.
+/// The division of a task's work by both kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shapes {
     pub exponents: ExponentsShape,
@@ -90,8 +84,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// The shapes of a launch: `split` warps of a block of `exponents` are side by side along the
-    /// components.
+    /// Returns the shapes of a launch: `split` warps of a block of `exponents` are side by side along the components.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Self {
         let (Task { k, d, .. }, full) = (*task, task.full());
         let tiles = Self::tiles(k);
@@ -106,8 +99,7 @@ impl Shapes {
             steps: m.div_ceil(STEP) as u32,
             groups: k.div_ceil(launch.split as usize * tiles * TILE) as u32,
         };
-        // Few idle warps; and few blocks, each of which prepares all samples for itself, which
-        // takes as long as two warps' products.
+        // Few idle warps, and few blocks, because each prepares all samples, as long as two warps' products take.
         let component_warps = k.div_ceil(tiles * TILE).next_power_of_two().min(4) as u32;
         let needed = m.div_ceil(COLUMNS) as u32;
         let shape = |product_warps: u32| WeighShape {
@@ -125,7 +117,7 @@ impl Shapes {
         Self { exponents, weigh }
     }
 
-    /// The shapes whose rows and products are those of the kernels of `products_wgmma`.
+    /// Returns the shapes whose rows and products are those of the kernels of `products_wgmma`.
     pub fn of_warpgroups(task: &Task) -> Self {
         const COMPONENT_WARPS: u32 = (products_wgmma::GROUP / (2 * TILE)) as u32;
         let (shape, d) = (warpgroups(task), task.d);
@@ -151,44 +143,43 @@ impl Shapes {
         Self { exponents, weigh }
     }
 
-    /// Tiles of components of a warp: two, where K fills them.
+    /// Returns the tiles of components of a warp: two, if K fills them.
     pub fn tiles(k: usize) -> usize {
         if k <= TILE { 1 } else { 2 }
     }
 
-    /// Rows of exponents that both kernels use.
+    /// Returns the rows of exponents that both kernels use.
     pub fn rows(&self) -> usize {
         self.exponents.rows().max(self.weigh.rows())
     }
 
-    /// The two features of each product, as `exponents` reads them, and as `weigh` does.
+    /// Returns the two features of each product, for `exponents` and for `weigh`.
     pub fn pairs(&self, full: bool) -> [Vec<u32>; 2] {
         let d = self.exponents.d;
         let of = |products: usize, row: usize| {
             let mut pairs: Vec<_> = features(d as usize, full).map(|(i, j)| i as u32 | (j as u32) << 16).collect();
             pairs.resize(products, d | d << 16);
-            // Below 2^16 because the shared memory has fewer numbers.
+            // Below 2^16 because shared memory holds fewer numbers.
             pairs.iter_mut().for_each(|pair| *pair *= row as u32);
             pairs
         };
         [of(self.exponents.products(), self.exponents.samples()), of(self.weigh.products(), RAW_PITCH)]
     }
 
-    /// Where the parameters lie: the coefficients (rows, products); what each row's sum is multiplied by,
-    /// the constant that is added, and wₖ, (3, rows); and wₖ for `weigh`.
+    /// Returns the places of the parameters: the coefficients (rows, products); each row's factor of its sum, added
+    /// constant, and wₖ, (3, rows); and wₖ for `weigh`.
     pub fn sections(&self) -> [Range<usize>; 3] {
         let rows = self.exponents.rows();
         sections([rows * self.exponents.products(), 3 * rows, self.weigh.rows()])
     }
 
-    /// Numbers of all parameters.
     pub fn len(&self) -> usize {
         let [.., weights] = self.sections();
         weights.end
     }
 }
 
-/// Why the tensor cores cannot compute a task in float16, if they cannot.
+/// Returns why the tensor cores cannot compute a task in float16, if they cannot.
 pub(crate) fn loses_digits(task: &Task, multiplies: Option<Multiplies>) -> Option<String> {
     let problem = "takes no component so narrow and so far from the centre of the data that float16 loses digits";
     let keeps = match task.digits {

@@ -17,7 +17,7 @@ use std::convert::identity;
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
 
 impl TensorCoresLayout {
-    /// The statistics, from the sums of `products_mma` or `products_wgmma`.
+    /// Returns the statistics, from the sums of `products_mma` or `products_wgmma`.
     pub fn statistics(&self, shapes: &Shapes, sums_of: &Sums<'_>) -> Result<Statistics> {
         let (shape, sums) = (&shapes.weigh, sums_of.values);
         let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
@@ -30,7 +30,7 @@ impl TensorCoresLayout {
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
     }
 
-    /// The statistics, from the sums of products among `sums_of`.
+    /// Returns the statistics, from the sums of products among `sums_of`.
     pub(super) fn statistics_of(
         &self,
         sums: SumsOfProducts<
@@ -43,8 +43,7 @@ impl TensorCoresLayout {
         let (k, d) = self.dim();
         let SumsOfProducts { counts, rounded, product, row, log2 } = sums;
         let Sums { weight_scale: scale, total_weight: weight, frame, .. } = *sums_of;
-        // The moments were formed with rounded responsibilities, whose own sum is not quite the
-        // count.
+        // The moments were formed with rounded responsibilities, whose sum is not quite the count.
         let unit = |c: usize| {
             let of_rounded = if rounded[c] > 0.0 { counts[c] / rounded[c] } else { 0.0 };
             scale * of_rounded / f64::from(PRODUCT_SCALE * RESPONSIBILITY_SCALE)
@@ -73,7 +72,7 @@ impl TensorCoresLayout {
         };
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
             return Statistics::from_sums(sums, |c, first, second| {
-                // Copies, which no number that is written can change.
+                // Copies, which the compiler knows that no write changes.
                 let (product, unit) = (product, unit(c));
                 let of_first = unit / f64::from(ONE);
                 for (i, ((first, second), inverse)) in first.iter_mut().zip(second).zip(inverse).enumerate() {
@@ -90,7 +89,7 @@ impl TensorCoresLayout {
                     #[inline(always)]
                     || {
                         for (i, to) in second.chunks_exact_mut(d).enumerate() {
-                            // Whole eights, where there are so many.
+                            // In whole eights, if there are so many.
                             let to = &mut to[..d.min((i + 1).next_multiple_of(8))];
                             row(c, i, to);
                             // Powers of two.
@@ -132,10 +131,9 @@ impl TensorCoresLayout {
         Statistics::from_centred_sums(sums)
     }
 
-    /// As [`Self::statistics`], from the sums of `whitened_mma` or `whitened_wgmma`.
+    /// Returns the statistics as [`Self::statistics`], from the sums of `whitened_mma` or `whitened_wgmma`.
     pub fn whitened_statistics(&self, shapes: &WhitenedShapes, sums_of: &Sums<'_>) -> Result<Statistics> {
-        /// What the kernels' products and responsibilities are less than those of the other
-        /// kernels.
+        /// The ratio of the other kernels' products and responsibilities to these kernels'.
         const UNIT: f64 = (RESPONSIBILITY_SCALE / whitened_mma::RESPONSIBILITY_SCALE) as f64;
         let (sums, log2) = (sums_of.values, sums_of.weight_scale * sums_of.log2);
         let [counts, rounded] =
@@ -143,7 +141,7 @@ impl TensorCoresLayout {
         let (counts, rounded) = (&counts[..], &rounded[..]);
         let d = self.dim().1;
         let of_one = UNIT * f64::from(PRODUCT_SCALE / FEATURE_SCALE * ONE);
-        // A copy of what follows for each kind: which kind it is costs as much as to read a sum.
+        // The rest is compiled for each kind, because a test of the kind costs as much as reading a sum.
         match shapes {
             WhitenedShapes::Warps { outer, .. } => {
                 let product = move |c: usize, (i, j): (usize, usize)| {
@@ -158,7 +156,7 @@ impl TensorCoresLayout {
                     true => of_features[c * shape.width() + i] * of_one,
                     false => of_pairs[shape.place(c, i, j)] * UNIT,
                 };
-                // Of eight neighbours, the even and the odd ones are behind each other.
+                // Of eight neighbours, the even ones come before the odd ones.
                 let row = identity(
                     #[inline(always)]
                     |c: usize, i: usize, to: &mut [f64]| {
@@ -182,24 +180,22 @@ impl TensorCoresLayout {
     }
 }
 
-/// [`SumsOfProducts::row`] from [`SumsOfProducts::product`].
+/// Returns [`SumsOfProducts::row`] from [`SumsOfProducts::product`].
 pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl Fn(usize, usize, &mut [f64]) {
     move |c, i, to| to.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
 }
 
 /// Sums over samples as the kernels form them.
 pub(super) struct SumsOfProducts<'a, P, R> {
-    /// Of each component the sum of the responsibilities, and that of the rounded ones, times
-    /// [`RESPONSIBILITY_SCALE`].
+    /// For each component, the sums of responsibilities and of rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
-    /// Of a component and a product of features i and j ≤ i, or of feature i and the number one (j
-    /// is D), or of whether feature i is observed (j is D + 1): the sum of rounded
-    /// responsibilities, times [`RESPONSIBILITY_SCALE`], times products, times [`PRODUCT_SCALE`].
+    /// For a component and features i and j ≤ i, the sum of rounded responsibilities, times [`RESPONSIBILITY_SCALE`],
+    /// times the features' product, times [`PRODUCT_SCALE`]; j = D stands for the number one, j = D + 1 for whether
+    /// feature i is observed.
     pub product: P,
-    /// Writes, of a component and feature i, its products with the features j ≤ i; what it leaves
-    /// behind these does not matter.
+    /// Writes a component's products of feature i with the features j ≤ i; numbers behind these are ignored.
     pub row: R,
-    /// Log₂-likelihood of the samples, less the mixture's offset; not to be multiplied.
+    /// The log₂-likelihood of the samples, less the mixture's offset, without a factor.
     pub log2: f64,
 }

@@ -1,5 +1,4 @@
-//! The kernels of `products_wgmma`: what [`products_mma`](super::products_mma) launches on a device
-//! whose warpgroups multiply.
+//! The kernels of `products_wgmma`, launched by [`products_mma`](super::products_mma) on devices with warpgroups.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid};
@@ -21,7 +20,6 @@ use gmm_kernels::estep::products_wgmma::{
     BLOCK, CoefficientsArgs, ExponentsArgs, ProductsArgs, REGISTERS, SAMPLES, Shape, WeighArgs,
 };
 
-/// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 pub(super) struct Warpgroups {
     coefficients: Kernel<CoefficientsArgs>,
@@ -32,15 +30,15 @@ pub(super) struct Warpgroups {
     shapes: Shapes,
     weighted: bool,
     multiprocessors: u32,
-    /// What `products` writes.
+    /// Written by `products`.
     operand: Operand,
     /// The coefficients in float16, two numbers to an element.
     halves: DeviceBuffer<u32>,
 }
 
 impl Warpgroups {
-    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
-    /// samples each time. The device's context is current.
+    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time, in the current
+    /// context.
     pub fn boxed(gpu: &Gpu, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let (shape, shapes, n) = (warpgroups(task), Shapes::of_warpgroups(task), task.n);
         let blocks = gpu.limits.multiprocessors;

@@ -4,7 +4,7 @@ use crate::device::kernel::Grid;
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
-/// A grid that splits so many numbers, two at a time.
+/// Returns a grid that splits this many numbers, two at a time.
 pub(super) fn split_grid(numbers: usize) -> Grid {
     Grid::new((numbers / 2).div_ceil(BLOCK as usize).min(1024) as u32, BLOCK, 0)
 }

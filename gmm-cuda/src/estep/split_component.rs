@@ -1,4 +1,4 @@
-//! A component of a mixture as pairs of float16 numbers hold it.
+//! A component of a mixture in pairs of float16 numbers.
 use super::centres::{NEAR, larger};
 use super::products_shapes::products;
 use crate::likelihood::layout::DEAD_SEED;
@@ -14,56 +14,51 @@ use ndarray::Axis;
 use std::f64::consts::LOG2_E;
 use std::mem::take;
 
-/// The largest error of an exponent (root of the mean square, in units of log₂) that these kernels
-/// may be expected to make. Rounding errors differ from sample to sample, so that sums over samples
-/// are far nearer to the truth.
+/// The largest expected error of an exponent (root mean square, in units of log₂) for these kernels. Rounding errors
+/// differ between samples, so sums over samples are far nearer to the truth.
 const EXPONENT_ERROR: f64 = 2e-4;
 
-/// What is known of a component of a mixture.
+/// A component of a mixture for these kernels.
 ///
-/// The kernels hold the numbers of a component in pairs of float16 numbers, which is coarser than
-/// float32. So its other numbers are made for what the pairs hold: a density that has the
-/// component's mean and is normalised. Its rounding then costs the total of samples nothing in the
-/// first order where they come from the component, though it is the same for all of them.
+/// They hold its numbers in pairs of float16 numbers, coarser than float32. So its other numbers make the density of
+/// the held pairs normalised, with the component's mean. Rounding is the same for all samples, but then costs the total
+/// of samples from the component nothing in the first order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Component {
-    /// What is added to its exponents, and what 2 to their power is multiplied by.
+    /// The number added to its exponents, and the factor of 2 to their power.
     pub(super) seed: f32,
     pub(super) weight: f32,
     /// log₂ of the factor by which `weight` is too small.
     pub(super) missing: f64,
     /// The largest of its coefficients, or of its triangle's numbers.
     pub(super) largest: f32,
-    /// The expected error of its exponent, see [`TensorCoresLayout::error`].
+    /// The expected error of its exponent; see [`TensorCoresLayout::error`].
     pub(super) error: f64,
 }
 
 impl Component {
-    /// Of no weight.
+    /// A component without weight.
     pub(super) const DEAD: Self = Self { seed: DEAD_SEED, weight: 0.0, missing: 0.0, largest: 0.0, error: 0.0 };
 
-    /// A component whose weight is to be multiplied by 2^`more`, which is nearly one.
+    /// Makes a component whose weight is to be multiplied by 2^`more`, which is nearly one.
     pub(super) fn new(seed: f32, weight: f32, more: f64, largest: f32, error: f64) -> Self {
         let exact = f64::from(weight) * more.exp2();
         let weight = exact as f32;
         Self { seed, weight, missing: log2_near_one(exact / f64::from(weight)), largest, error }
     }
 
-    /// A component of which `constant` is log₂ of what its part of the likelihood is multiplied by,
-    /// beside `weight`.
+    /// Makes a component with `constant`, the log₂ of a factor of its likelihood beside `weight`.
     pub(super) fn with_constant(constant: f64, weight: f32, largest: f32, error: f64) -> Self {
         let seed = constant as f32;
         Self::new(seed, weight, constant - f64::from(seed), largest, error)
     }
 
-    /// Its expected error, if it is so far from the centre of the data; infinite where these
-    /// kernels are not to be used.
+    /// Returns its expected error at this distance from the data's centre; infinite if these kernels must not be used.
     pub(super) fn error_at(&self, distance: f64) -> f64 {
         if distance <= NEAR && self.error <= EXPONENT_ERROR { self.error } else { f64::INFINITY }
     }
 
-    /// The expected error of an exponent, from the sum of the squares of its terms and the largest
-    /// of its coefficients.
+    /// Returns the expected error of an exponent, from its terms' sum of squares and its largest coefficient.
     pub(super) fn error(of_terms: f64, largest: f32, products: usize) -> f64 {
         2f64.powi(-22) * of_terms.sqrt() + 2f64.powi(-31) * f64::from(largest) * (products as f64).sqrt()
     }
@@ -129,8 +124,8 @@ impl Component {
         Self::with_constant(coefficients.constant, parameters.weight[c], largest, error)
     }
 
-    /// Writes the shifts of a component's triangle: b of A·x + b, where A is what the pairs hold.
-    /// Also gives how far the component is from the data's centre, as [`distance`] does.
+    /// Writes the shifts of a component's triangle, b of A·x + b with the held A. Also returns the component's distance
+    /// from the data's centre, as [`distance`] does.
     pub(super) fn triangle(
         mixture: &Mixture,
         parameters: &DeviceParameters<f32>,
@@ -139,7 +134,7 @@ impl Component {
         shift: &mut [f32],
     ) -> (Self, f64) {
         let u = mixture.factor_of(c).map(row_major).unwrap_or_default();
-        // Of each row, so that none of the sums waits for another.
+        // Sums for each row, so that none waits for another.
         let rows = padded(parameters.n_features);
         let mut of_rows = vec![0.0; 3 * rows];
         let (shifts, rest) = of_rows.split_at_mut(rows);
@@ -180,12 +175,11 @@ impl Component {
     }
 }
 
-/// What of a component's exponent is linear in the features, under one covariance of all
-/// components (`tied`): log₂ of its part of the likelihood is q = `constant` + a·x less what is the
-/// same for all of them, −½·xᵀΣ⁻¹x·log₂e.
+/// A component's linear terms under one covariance of all components (`tied`): log₂ of its part of the likelihood is q
+/// = `constant` + a·x, less −½·xᵀΣ⁻¹x·log₂e, the same for all components.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinearTerm {
-    /// With log₂ of the component's weight.
+    /// It includes log₂ of the component's weight.
     pub(super) constant: f64,
     /// The largest q of any sample.
     pub(super) most: f64,
@@ -196,12 +190,12 @@ pub(super) struct LinearTerm {
 impl LinearTerm {
     /// Writes the coefficients of a component with weight, zeros for squares.
     ///
-    /// The coefficients a = Σ⁻¹·μ·log₂e are rounded to pairs of float16 numbers, which makes them
-    /// those of another mean μ̃ = Σ·a / log₂e. The constant is that mean's, −½·μ̃ᵀΣ⁻¹μ̃·log₂e =
-    /// −½·aᵀΣa / log₂e, so that the density is normalised.
+    /// The coefficients a = Σ⁻¹·μ·log₂e are rounded to pairs of float16 numbers, which makes them those of another mean
+    /// μ̃ = Σ·a / log₂e. The constant is that mean's, −½·μ̃ᵀΣ⁻¹μ̃·log₂e = −½·aᵀΣa / log₂e, so that the density is
+    /// normalised.
     ///
-    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and
-    /// xⱼ is about √(Σⱼⱼ + μⱼ²) for the samples that the component explains.
+    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and xⱼ is about √(Σⱼⱼ +
+    /// μⱼ²) for the samples that the component explains.
     pub(super) fn new(mixture: &Mixture, frame: &Frame, c: usize, row: &mut [f32]) -> Option<Self> {
         let (Covariances::Tied(sigma), Some(u)) = (mixture.covariances(), mixture.factor_of(c)) else { return None };
         let (sigma, u, d) = (row_major(sigma.view()), row_major(u), frame.shift.len());
@@ -237,7 +231,7 @@ impl LinearTerm {
         Some(Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, d) })
     }
 
-    /// The component, whose exponents are less by `offset`, which all of them have in common.
+    /// Returns the component, with exponents reduced by the common `offset`.
     pub(super) fn component(&self, offset: f64) -> Component {
         Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
     }
@@ -248,14 +242,13 @@ const LARGEST_FEATURE: f64 = 8.0;
 
 /// A feature of a component with a diagonal covariance, as the kernels hold it.
 pub(super) struct Feature {
-    /// Of the feature divided by [`ONE`], and of its square.
+    /// The coefficients of the feature divided by [`ONE`], and of its square.
     pub(super) coefficients: [f32; 2],
-    /// What they leave of −(s·x + m)², and of log₂ of the scale.
+    /// The rest of −(s·x + m)², and of log₂ of the scale.
     pub(super) constant: f64,
 }
 
 impl Feature {
-    /// From its scale and shift.
     #[inline(always)]
     pub(super) fn new(s: f32, m: f32) -> Self {
         let (s, m) = (f64::from(s), f64::from(m));
@@ -270,7 +263,7 @@ impl Feature {
     }
 }
 
-/// The coefficients of a component for what is observed (D,).
+/// Returns a component's coefficients for observed values (D,).
 pub(super) fn of_observed<'a>(
     parameters: &'a DeviceParameters<f32>,
     gaps: &'a ColumnConstants<f32>,
@@ -282,21 +275,18 @@ pub(super) fn of_observed<'a>(
     columns.map(|(constant, (s, m))| (f64::from(*constant) + Feature::new(*s, *m).constant) as f32)
 }
 
-/// The power of two that brings the largest coefficient, or its size, to between 2^14 and 2^15. A
-/// component all of whose coefficients are zero has one too.
+/// Returns the power of two that scales the largest coefficient to between 2^14 and 2^15; some power if all are zero.
 pub(super) fn power(largest: f32) -> f32 {
     const LEAST: f32 = 1.0 / (1u128 << 100) as f32;
     (14.0 - larger(largest, LEAST).log2().floor()).exp2()
 }
 
-/// The size of the largest number.
 #[inline(always)]
 pub(super) fn largest(numbers: &[f32]) -> f32 {
     largest_sizes(numbers).into_iter().fold(0.0, larger)
 }
 
-/// The size of the largest of every sixteenth number, from each of the first sixteen on: side by
-/// side, because one alone waits for each comparison.
+/// Returns the largest sizes of every sixteenth number, side by side, because a single maximum waits for comparisons.
 #[inline(always)]
 pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     let (sixteens, rest) = numbers.as_chunks::<16>();
@@ -308,12 +298,10 @@ pub(super) fn largest_sizes(numbers: &[f32]) -> [f32; 16] {
     sizes
 }
 
-/// What two float16 numbers hold of a number that is at most 2^17 times smaller than the largest
-/// beside it: eleven digits in each of them.
+/// Returns v as two float16 numbers hold it, eleven digits in each, if it is at least 2^-17 of the largest beside it.
 #[inline(always)]
 pub(super) fn pair_of_halves(v: f32) -> f32 {
-    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not
-    // overflow.
+    // The product pushes the other digits out (Veltkamp's splitting); in float64 it does not overflow.
     let eleven_digits = |v: f64| {
         let product = v * ((1u64 << 42) + 1) as f64;
         product - (product - v)
@@ -322,17 +310,15 @@ pub(super) fn pair_of_halves(v: f32) -> f32 {
     (high + eleven_digits(f64::from(v) - high)) as f32
 }
 
-/// The mean of feature `j`, and of its square, in the frame, of the samples that a component
-/// explains.
+/// Returns the mean of feature `j`, and of its square, in the frame, over the samples that a component explains.
 pub(super) fn mean_and_size(mixture: &Mixture, frame: &Frame, c: usize, j: usize) -> (f64, f64) {
     let mean = frame.apply(j, mixture.means()[[c, j]]);
     (mean, mixture.variance(c, j) * frame.scale[j] * frame.scale[j] + mean * mean)
 }
 
-/// The coefficients of one component with a triangle: its exponent is their sum, each times its
-/// product, and a constant.
+/// The coefficients of a component with a triangle: its exponent is their sum times products, and a constant.
 pub(super) struct Coefficients {
-    /// Of the products of two features, in a triangle row by row.
+    /// The products of two features, in a triangle row by row.
     pub(super) second: Vec<f64>,
     pub(super) first: Vec<f64>,
     pub(super) constant: f64,

@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA, so that it is
-//! tested on any machine.
+//! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA.
 use super::centres::{distance, larger, mean_in_frame};
 use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
@@ -16,52 +15,47 @@ use ndarray::parallel::prelude::*;
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// The largest error of an exponent (root of the mean square, in units of log₂) where the
-/// log-likelihood alone is asked for, of whose differences a sampler lives: the roundings of 10⁶ samples are then expected to add up to 0.02 at most.
+/// The largest error of an exponent (root mean square, in units of log₂) for a log-likelihood alone, whose differences
+/// a sampler needs: the expected sum of the roundings of 10⁶ samples is then at most 0.02.
 const TOTAL_ERROR: f64 = 3e-5;
 
-/// The most that the squares of the features' distances from the centre may be, over the variances
-/// that the features have given the others, in the mean over samples and features, where a mixture
-/// is evaluated [`of_linear`](TensorCoresLayout::of_linear) terms: a log-likelihood is then off by
-/// some 10⁻⁶ of itself at most.
+/// The limit for mixtures [`of_linear`](TensorCoresLayout::of_linear) terms of the squared distances of features from
+/// the centre, over the features' variances given the others, in the mean over samples and features: it keeps the error
+/// of a log-likelihood to about 10⁻⁶ of itself.
 const FAR: f64 = 64.0;
-/// Fewest samples for each unit of [`Moments::spread`], s²: the responsibilities, times the samples'
-/// weights, are rounded to float16, by 2·10⁻⁴ of themselves in the mean square. This moves means by
-/// that many standard deviations over √N in each feature, and so Σₖ nₖ·mₖ·mₖᵀ by √2·s times as much
-/// of the scatter, in norm, unlike the moments of all samples: 4·10⁻⁵. (Without weights most
-/// responsibilities are zero or one, which are exact.)
+/// Fewest samples for each unit of [`Moments::spread`], s²: responsibilities, times the samples' weights, are rounded
+/// to float16, by 2·10⁻⁴ of themselves in the mean square. This moves means by that many standard deviations over √N in
+/// each feature, and so Σₖ nₖ·mₖ·mₖᵀ, unlike the moments of all samples, by √2·s times as much of the scatter, in norm:
+/// 4·10⁻⁵. (Without weights most responsibilities are zero or one, which are exact.)
 const SAMPLES: f64 = 100.0;
-/// The highest exponent: the product of two sums of eight such is a float32 number.
+/// The highest exponent: the product of two sums of eight such terms is a float32 number.
 const MOST_EXPONENT: f64 = 59.0;
 
-/// A mixture as the kernels read it.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorCoresLayout {
     pub(super) covariance_type: CovarianceType,
     parameters: Arc<DeviceParameters<f32>>,
-    /// The mixture, where values are missing: the E-step adds its moments of these.
+    /// The mixture, if values are missing: the E-step adds its moments of these.
     pub(super) mixture: Option<Mixture>,
-    /// The coefficients (K, M), those of features divided by [`ONE`].
+    /// The coefficients (K, M); those of features are divided by [`ONE`].
     coefficients: Vec<f32>,
     components: Vec<Component>,
-    /// The shifts of the triangles (K, D); only of a layout [`of_features`](Self::of_features).
+    /// The shifts of the triangles (K, D), only in a layout [`of_features`](Self::of_features).
     shifts: Vec<f32>,
-    /// What a layout [`of_linear`](Self::of_linear) terms leaves out.
+    /// The terms that a layout [`of_linear`](Self::of_linear) terms leaves out.
     pub(super) quadratic: Option<Quadratic>,
-    /// The largest expected error of an exponent; infinite where it is too large, or moments around
-    /// the centre of the data will not do.
+    /// The largest expected error of an exponent; infinite if too large, or if moments around the data's centre fail.
     ///
-    /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean
-    /// square. Both features of a product, the product, the coefficient and what is left out:
-    /// together 2^-22 of each coefficient times product, with random signs. For the samples that a
-    /// component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²) from the centre c. Besides,
-    /// numbers have no digits below 2^-25: times [`PRODUCT_SCALE`], and of a product's features,
-    /// that is at most 2^-31.
+    /// Splitting a number into two float16 numbers costs up to 2^-22 of it, 2^-23.5 in the mean square. Both features
+    /// of a product, the product, the coefficient and the left-out rest cost together 2^-22 of each coefficient times
+    /// product, with random signs. For the samples that a component explains, feature j is about √(Σⱼⱼ + (μⱼ − cⱼ)²)
+    /// from the centre c. Besides, numbers have no digits below 2^-25: times [`PRODUCT_SCALE`], and for a product's
+    /// features, at most 2^-31.
     error: f64,
 }
 
 impl TensorCoresLayout {
-    /// The layout for products of features, in the memory of former coefficients.
+    /// Makes the layout for products of features, in the memory of earlier coefficients.
     pub fn of_products(
         memory: Vec<f32>,
         mixture: &Mixture,
@@ -98,7 +92,7 @@ impl TensorCoresLayout {
         Self { mixture: of_gaps, coefficients, ..Self::of(mixture, parameters, components, errors) }
     }
 
-    /// A layout with components that are off by these errors.
+    /// Makes a layout of components with these errors.
     fn of(
         mixture: &Mixture,
         parameters: Arc<DeviceParameters<f32>>,
@@ -117,16 +111,15 @@ impl TensorCoresLayout {
         }
     }
 
-    /// For a `tied` mixture: a layout for products of diagonal covariances, of which the coefficients
-    /// of squares are zero, in the memory of former coefficients. What is quadratic in the samples
-    /// is the same for all components; it comes from `moments`.
+    /// For a `tied` mixture: makes a layout for products of diagonal covariances with coefficients zero for squares, in
+    /// the memory of earlier coefficients. The samples' quadratic terms are the same for all components, and come from
+    /// `moments`.
     ///
-    /// Each exponent is off by [`LinearTerm`]'s error. Besides, the quadratic part of the
-    /// log-likelihood, ½·tr(Σ⁻¹S), and the scatter S − Σₖ nₖ·mₖ·mₖᵀ are differences from S and from
-    /// what corresponds to it in the kernel's sums. Their terms are off by about 2^-24 of
-    /// themselves, so that by Cauchy and Schwarz a sample's likelihood is off by that much of
-    /// ½·Σⱼ Pⱼⱼ·Sⱼⱼ/N with P = Σ⁻¹ in the mean, and the scatter by as much of what the covariance
-    /// is. This grows with D as a log-likelihood does; [`FAR`] bounds it for a feature.
+    /// Each exponent has [`LinearTerm`]'s error. Besides, the quadratic part of the log-likelihood, ½·tr(Σ⁻¹S), and the
+    /// scatter S − Σₖ nₖ·mₖ·mₖᵀ are differences between S and its counterpart in the kernel's sums, whose terms are off
+    /// by about 2^-24 of themselves. So by Cauchy and Schwarz a sample's likelihood is off by that much of ½·Σⱼ
+    /// Pⱼⱼ·Sⱼⱼ/N with P = Σ⁻¹ in the mean, and the scatter by as much of the covariance. This grows with D as a
+    /// log-likelihood does; [`FAR`] bounds it for a feature.
     pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
         let (k, d) = mixture.means().dim();
         let mut coefficients = numbers_in(memory, k * 2 * d);
@@ -141,8 +134,8 @@ impl TensorCoresLayout {
         });
         let largest = |of: fn(&LinearTerm) -> f64| terms.iter().flatten().map(of).fold(f64::NEG_INFINITY, larger);
         let mut offset = largest(|term| term.constant);
-        // Exponents of diagonal covariances are not above zero, and `fused_mma` takes the maximum of
-        // up to a tile of components out only where all of them are low. So none is made too high.
+        // Exponents of diagonal covariances are not above zero, and `fused_mma` takes out the maximum of up to a tile
+        // of components only if all are low. So no exponent may be too high.
         if k <= fused_mma::TILE {
             offset = larger(largest(|term| term.most) - MOST_EXPONENT, offset);
         }
@@ -153,7 +146,7 @@ impl TensorCoresLayout {
             true => components.iter().map(|component| component.error_at(0.0)).collect(),
             false => vec![f64::INFINITY],
         };
-        // Those of an exponent without its quadratic part: of the density log₂ of its factor.
+        // The constants of an exponent without its quadratic part: log₂ of the density's factor.
         let factor = (mixture.log_det(0) + d as f64 * std::f64::consts::TAU.ln()) / -2.0;
         let parameters = DeviceParameters {
             n_components: k,
@@ -172,13 +165,12 @@ impl TensorCoresLayout {
         Self { coefficients, quadratic, ..layout }
     }
 
-    /// For `whitened_mma`, `whitened_wgmma`, and `fused_mma` with matrices, which multiply
-    /// the triangles with the features themselves: without coefficients, which take D times as
-    /// long.
+    /// For `whitened_mma`, `whitened_wgmma`, and `fused_mma` with matrices, which multiply triangles with the features
+    /// themselves: makes a layout without coefficients, which would take D times as long.
     ///
-    /// [`Self::error`] then is: the terms of t = A·x + b are split as those of an exponent are, and
-    /// there are D of them in a row, whose sums the tensor cores truncate; together that costs some
-    /// 2^-20 of the root of the sum of their squares, and of |t|², twice as much.
+    /// [`Self::error`] is then as follows: the terms of t = A·x + b are split like those of an exponent, and there are
+    /// D of them in a row, whose sums the tensor cores truncate; together that costs some 2^-20 of the root of the sum
+    /// of their squares, and twice as much of |t|².
     pub fn of_features(mixture: &Mixture, parameters: impl Into<Arc<DeviceParameters<f32>>>, frame: &Frame) -> Self {
         let parameters = parameters.into();
         let (k, d) = mixture.means().dim();
@@ -196,39 +188,35 @@ impl TensorCoresLayout {
         Self { shifts, ..Self::of(mixture, parameters, components, errors) }
     }
 
-    /// Whether these kernels keep the digits of the mixture.
+    /// Returns whether these kernels keep the mixture's digits.
     pub fn expandable(&self) -> bool {
         self.error.is_finite()
     }
 
-    /// Whether they keep the digits of a log-likelihood, for which more is asked than for an
-    /// E-step.
+    /// Returns whether they keep the digits of a log-likelihood, which needs more than an E-step.
     pub fn keeps_totals(&self) -> bool {
         self.error <= TOTAL_ERROR
     }
 
-    /// log₂ of the factor by which the weights are too small, in the mean over samples of the
-    /// mixture.
+    /// Returns the mean over the mixture's samples of log₂ of the factor by which weights are too small.
     pub fn missing(&self, mixture: &Mixture) -> f64 {
         mixture.weights().iter().zip(&self.components).map(|(weight, component)| weight * component.missing).sum()
     }
 
-    /// The memory of the coefficients.
     pub fn into_memory(self) -> Vec<f32> {
         self.coefficients
     }
 
-    /// (K, D).
+    /// Returns (K, D).
     pub fn dim(&self) -> (usize, usize) {
         (self.parameters.n_components, self.parameters.n_features)
     }
 
-    /// Whether products are of all pairs of features.
+    /// Returns whether products are of all pairs of features.
     pub fn full(&self) -> bool {
         self.parameters.has_triangles()
     }
 
-    /// Writes the parameters.
     pub fn write(&self, shapes: &Shapes, out: &mut [f32]) {
         let (rows, width) = (shapes.exponents.rows(), shapes.exponents.products());
         let (coefficients, rest) = out.split_at_mut(rows * width);
@@ -261,7 +249,7 @@ impl TensorCoresLayout {
         let parameters = &self.parameters;
         let weights = || self.components.iter().map(|component| component.weight);
         let [_, of_shifts, of_constants, of_weights] = shapes.sections();
-        // Behind K, and between the sections, there are zeros.
+        // Zeros behind K and between the sections.
         out[k * triangle(d)..of_shifts.start].fill(0.0);
         out[of_constants.start..].fill(0.0);
         out[of_weights].iter_mut().zip(weights()).for_each(|(to, weight)| *to = weight);
@@ -294,29 +282,27 @@ impl TensorCoresLayout {
         &self.parameters
     }
 
-    /// The coefficients (K, M), those of features divided by [`ONE`].
     pub(super) fn coefficients(&self) -> &[f32] {
         &self.coefficients
     }
 
-    /// The coefficients of a component for what is observed (D,); none where no values are missing.
+    /// Returns a component's coefficients for observed values (D,); empty if no values are missing.
     pub(super) fn of_observed(&self, c: usize) -> Vec<f32> {
         let of = |gaps: &ColumnConstants<f32>| of_observed(&self.parameters, gaps, c).collect();
         self.parameters.gaps.as_ref().map_or_else(Vec::new, of)
     }
 
-    /// The triangle of a component as pairs of float16 numbers hold it, row by row.
+    /// Returns the triangle of a component as pairs of float16 numbers hold it, row by row.
     pub(super) fn triangle(&self, c: usize) -> impl Iterator<Item = f32> {
         self.parameters.triangle(c).iter().map(|a| pair_of_halves(*a))
     }
 
-    /// The shifts of the triangle of a component (D,).
     pub(super) fn shift(&self, c: usize) -> &[f32] {
         let d = self.parameters.n_features;
         &self.shifts[c * d..][..d]
     }
 
-    /// What the coefficients or the triangle of a component are multiplied by; see [`power`].
+    /// Returns the factor of a component's coefficients or triangle; see [`power`].
     pub(super) fn power(&self, c: usize) -> f32 {
         power(self.components[c].largest)
     }
@@ -337,7 +323,7 @@ mod tests {
     use ndarray::{Array2, Axis};
     use ndarray::{Array3, arr1, arr2, arr3};
 
-    /// As the kernels split a number, after they multiplied it with a power of two.
+    /// Splits a number as the kernels do, after they multiply it by a power of two.
     fn split_into_halves(v: f32) -> f32 {
         let rounded = |v: f32| f16::from_f32(v).to_f32();
         let high = rounded(v);
@@ -358,8 +344,7 @@ mod tests {
         assert!(pair_of_halves(1e-38).abs() <= 1e-38 && pair_of_halves(1e32).is_finite());
     }
 
-    /// Three components, of which the last has no weight, and the parameters of a frame that is not
-    /// the data's own.
+    /// Returns three components, the last without weight, and the parameters in a frame that is not the data's own.
     fn some(covariances: Covariances) -> (Mixture, Frame, DeviceParameters<f32>) {
         let frame = Frame::of(arr2(&[[-30.0f32, 0.1, 5.0], [11.0, 0.2, 9.0], [24.0, 0.7, 9.5]]).view());
         let means = arr2(&[[1.3, 0.3, 7.0], [-8.1, 0.5, 9.1], [0.0, 0.0, 0.0]]);
@@ -368,13 +353,12 @@ mod tests {
         (mixture, frame, parameters)
     }
 
-    /// log₂ of what the kernels multiply a component's 2^(exponent − seed) by, with what they are
-    /// off by.
+    /// Returns log₂ of the kernels' factor of a component's 2^(exponent − seed), corrected for its error.
     fn log2_factor(component: &Component) -> f64 {
         f64::from(component.weight).log2() + component.missing
     }
 
-    /// Completing the square gives the mean and the integral of what the kernels hold.
+    /// Completing the square gives the mean and the integral of the held numbers.
     #[test]
     fn a_held_diagonal_has_the_mean_and_is_normalised() {
         let variances = arr2(&[[31.7, 0.013, 2.1], [1.0, 0.02, 5.3], [1.0, 1.0, 1.0]]);
@@ -428,8 +412,7 @@ mod tests {
         }
     }
 
-    /// Features are multiplied as long as no component is so narrow and so far, or its features so
-    /// correlated, that digits are lost.
+    /// Features are multiplied unless a component is so narrow and far, or so correlated, that digits are lost.
     #[test]
     fn features_are_multiplied_where_their_digits_suffice() {
         let x = arr2(&[[-4.0f32, -4.0], [0.0, 0.0], [4.0, 4.0]]);

@@ -1,6 +1,5 @@
-//! `weighted_sums`: the E-step for any K and D. `tiled` leaves the exponents of a piece of the
-//! samples, `weighted_sums` adds up the samples weighted by their responsibilities, slice by slice,
-//! and `reduce_slices` adds up the slices' sums.
+//! `weighted_sums`: the E-step for any K and D. `tiled` writes the exponents of a piece of the samples, `weighted_sums`
+//! adds up the samples weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
@@ -23,19 +22,16 @@ use gmm_kernels::estep::weighted_sums::{self, PatchShape, WeightedSumsArgs};
 use gmm_kernels::likelihood::tiled::{self, TiledArgs};
 use gmm_kernels::simt::WARP;
 
-/// Threads of a block of `tiled`.
 const TILED_BLOCK: u32 = 128;
-/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more. They
-/// are read again from the L2 cache, of which this is about half on a large device. In tests few
-/// samples make several pieces.
+/// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more: about half of a large
+/// device's L2 cache, from which they are read again. In tests few samples make several pieces.
 const EXPONENT_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
-/// Registers of a thread of `weighted_sums`.
 const WEIGHTED_SUMS_REGISTERS: u32 = 168;
 /// Least stages of a slice.
 const MIN_SLICE: usize = 8;
 
-/// `weighted_sums`: the E-step of any shape in float32. Its split is the rows of a tile of the
-/// kernel that goes before it, and its block the most threads of one.
+/// `weighted_sums`: the E-step of any shape in float32. Its split is the rows of a tile of the kernel before it, and
+/// its block the most threads of one.
 pub static WEIGHTED_SUMS: WeightedSumsFamily = WeightedSumsFamily;
 pub struct WeightedSumsFamily;
 
@@ -84,7 +80,6 @@ impl Family for WeightedSumsFamily {
     }
 }
 
-/// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 struct WeightedSums {
     tiled: Kernel<TiledArgs>,
@@ -95,15 +90,13 @@ struct WeightedSums {
     shape: PatchShape,
     /// Warps of a block of `tiled` along the components.
     across: u32,
-    /// Pair and quad of features of each patch, where patches are pairs.
+    /// Pair and quad of features of each patch, if patches are pairs.
     pairs: DeviceBuffer<u32>,
 }
 
 impl WeightedSums {
-    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where a stage of samples does not fit into shared memory.
+    /// Prepares the kernels for up to `task.n` samples at once. The device's context is current. [`Error::Unsupported`]
+    /// if a stage of samples does not fit into shared memory.
     fn boxed(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Box<dyn EStepKernels>> {
         let (Task { n, k, d, central, .. }, full) = (*task, task.full());
         let rows = variant.shape.split as usize;
@@ -197,7 +190,7 @@ impl PieceKernels for WeightedSums {
     }
 }
 
-// Columns and exponents go on to whole stages of samples, as their strides are multiples of those.
+// Columns and exponents extend to whole stages of samples, since their strides are multiples of these.
 launch!(
     Launched<'_, WeightedSums, Piece<'_>, WeightedSumsArgs>,
     WeightedSumsArgs,

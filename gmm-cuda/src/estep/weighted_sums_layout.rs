@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA, so that it is
-//! tested on any machine.
+//! Parameters and results of the kernels `weighted_sums`. Nothing here calls CUDA.
 use super::centres::{NEAR, farthest, means_in_frame};
 use super::sums::Sums;
 use crate::device::memory::sections;
@@ -23,8 +22,8 @@ pub(crate) struct WeightedSumsLayout {
     parameters: Arc<DeviceParameters<f32>>,
     /// wₖ (tiles, [`COMPONENTS`]), zeros behind K.
     weights: Vec<f32>,
-    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty
-    /// where the moments of all components are taken around the centre of the data.
+    /// Centres of the components in the frame (tiles, [`COMPONENTS`], D), zeros behind K; empty if moments are not
+    /// central.
     centres: Vec<f32>,
 }
 
@@ -42,12 +41,12 @@ impl WeightedSumsLayout {
         Self { covariance_type: mixture.covariance_type(), parameters, weights, centres }
     }
 
-    /// (K, D).
+    /// Returns (K, D).
     fn dim(&self) -> (usize, usize) {
         (self.parameters.n_components, self.parameters.n_features)
     }
 
-    /// Whether the moments of each component are taken around its centre, not the data's.
+    /// Returns whether each component's moments are taken around its centre, not the data's.
     pub fn central(&self) -> bool {
         !self.centres.is_empty()
     }
@@ -62,7 +61,7 @@ impl WeightedSumsLayout {
         out[centres][..self.centres.len()].copy_from_slice(&self.centres);
     }
 
-    /// The sums in the units of the data, from those that the kernels give.
+    /// Returns the sums in the data's units, from the kernels' sums.
     pub fn centred_sums(&self, task: &Task, sums_of: &Sums<'_>) -> CentredSums {
         let Sums { log2, weight_scale, total_weight, frame, .. } = *sums_of;
         let sums = sums_of.weighted_values();
@@ -84,8 +83,7 @@ impl WeightedSumsLayout {
         }
     }
 
-    /// First and second moments from patches of features and their squares;
-    /// `sum(component, patch, value)`.
+    /// Returns first and second moments from patches of features and their squares; `sum(component, patch, value)`.
     fn of_squares(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let inverse = &frame.inverse;
         let first = Array2::from_shape_fn(self.dim(), |(c, j)| sum(c, j / QUAD, j % QUAD) * inverse[j]);
@@ -94,8 +92,7 @@ impl WeightedSumsLayout {
         (first, Covariances::of_diagonals(self.covariance_type, second))
     }
 
-    /// First and second moments from patches of products of pairs with quads of features, the
-    /// number one among them.
+    /// Returns first and second moments from patches of products of pairs with quads of features and the number one.
     fn of_pairs(&self, sum: impl Fn(usize, usize, usize) -> f64, frame: &Frame) -> (Array2<f64>, Covariances) {
         let (k, d) = self.dim();
         let (mut first, mut second) = (Array2::zeros((k, d)), Array3::zeros((k, d, d)));
@@ -117,8 +114,7 @@ impl WeightedSumsLayout {
     }
 }
 
-/// Where the parameters lie, each section of whole 16 bytes: those of `tiled` with tiles of so many rows, the
-/// weights, and the centres.
+/// Returns the places of the parameters, in sections of whole 16 bytes: of `tiled` with these rows, weights, centres.
 pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     let Task { k, d, central, .. } = *task;
     let (scales, constants) = layout::tiled_lengths(k, d, rows, task.full(), false);
@@ -127,22 +123,20 @@ pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     sections(lengths.map(|len| len.next_multiple_of(4)))
 }
 
-/// Patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features
-/// by quads of features.
+/// Returns patches that cover all pairs (i, j), j ≤ i, of D features and the number one: pairs of features by quads.
 pub(super) fn pairs(d: usize) -> Vec<[u32; 2]> {
     (0..=d / 2).flat_map(|pair| (0..=(2 * pair + 1) / QUAD).map(move |quad| [pair as u32, quad as u32])).collect()
 }
 
-/// Patches of features that `weighted_sums` cuts a sample's values into: quads, or the pairs of all
-/// features and the one.
+/// Returns the number of patches of a sample's values: quads of features, or pairs of all features and the number one.
 pub fn patches(d: usize, full: bool) -> usize {
     if full { (0..=d / 2).map(|pair| (2 * pair + 1) / QUAD + 1).sum() } else { d.div_ceil(QUAD) }
 }
 
-/// How `weighted_sums` divides its work among blocks of at most so many threads, with as many
-/// stages of samples as fit into so many bytes of shared memory, and at least two.
+/// Returns the division of `weighted_sums`' work among blocks of at most this many threads, with at least two stages of
+/// samples, and as many as fit into this many bytes of shared memory.
 pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::PatchShape {
-    /// Patches of a block, at most: the lanes of a warp.
+    /// Most patches of a block: the lanes of a warp.
     const MOST_PATCHES: usize = 32;
     let tiles = task.k.div_ceil(weighted_sums::COMPONENTS);
     let patches = patches(task.d, task.full());
@@ -167,8 +161,7 @@ pub fn shape(task: &Task, threads: usize, shared: usize) -> weighted_sums::Patch
 mod tests {
     use super::*;
 
-    /// Each pair of D features and the number one is in a patch, and there are as many patches as
-    /// the launch is planned for.
+    /// A patch holds each pair of D features and the number one, and the launch plans for as many patches.
     #[test]
     fn pairs_are_covered() {
         for d in 1..40 {

@@ -1,6 +1,5 @@
-//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` leaves the exponents of a piece
-//! of the samples, `outer` adds up products of features weighted by the responsibilities, slice by
-//! slice, and `reduce_slices` adds up the slices' sums.
+//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` writes the exponents of a piece, `outer` adds
+//! up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
@@ -23,8 +22,8 @@ use gmm_kernels::entries;
 use gmm_kernels::estep::whitened_mma::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
 use gmm_kernels::simt::WARP;
 
-/// `whitened_mma`: the E-step of matrices on the tensor cores, for many features. Its split is the
-/// warps of a block of `whiten` along the components, and its block that of `whiten`.
+/// `whitened_mma`: the E-step of matrices on the tensor cores, for many features. Its split is the warps of a block of
+/// `whiten` along the components, and its block that of `whiten`.
 pub static WHITENED_MMA: WhitenedMmaFamily = WhitenedMmaFamily;
 pub struct WhitenedMmaFamily;
 
@@ -45,7 +44,7 @@ impl Family for WhitenedMmaFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        // Of `whiten`: three blocks, or three warps for each of four schedulers.
+        // For `whiten`: three blocks, or three warps for each of four schedulers.
         let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
         let fits = |shape: &Shape| {
             shape.split as usize <= task.k && self.shared_bytes(task, *shape) <= limits.shared_per_block
@@ -73,13 +72,12 @@ impl Family for WhitenedMmaFamily {
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
 const EXPONENT_BYTES: usize = 512 << 20;
-/// The same of their features in float16. Unit tests, of fewer samples, have several pieces too.
+/// The same for their features in float16. Unit tests, with fewer samples, have several pieces too.
 const FEATURE_BYTES: usize = if cfg!(test) { 0 } else { 256 << 20 };
-/// Registers that a thread of `whiten` may have, and one of `outer`.
+/// Limits of registers of `whiten` and of `outer`.
 const WHITEN_REGISTERS: u32 = 168;
 const OUTER_REGISTERS: u32 = 128;
 
-/// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 struct WhitenedMma {
     split: Kernel<SplitMatricesArgs>,
@@ -96,7 +94,7 @@ struct WhitenedMma {
 }
 
 impl WhitenedMma {
-    /// Makes the kernels ready for up to `task.n` samples at once. The device's context is current.
+    /// Prepares the kernels for up to `task.n` samples at once. The device's context is current.
     fn boxed(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Box<dyn EStepKernels>> {
         let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::of_warps(task, shape) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
@@ -194,8 +192,7 @@ launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", 
     })
 });
 
-// Features and exponents go on to whole stages, because their stride, at least N, is a multiple of
-// those.
+// Features and exponents extend to whole stages, because their stride, at least N, is a multiple of these.
 launch!(Launched<'_, WhitenedMma, Piece<'_>, OuterArgs>, OuterArgs, "outer", |launch, grid, what| {
     let (WhitenedMma { shapes, outer_shape: shape, halves, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, stride, [.., weights]) = (piece.columns.n(), piece.exponents.stride, shapes.sections());

@@ -1,5 +1,4 @@
-//! How the kernels of `whitened_mma` and of `whitened_wgmma` divide the work of a task, and the
-//! sections of their parameters.
+//! The division of work by the kernels of `whitened_mma` and `whitened_wgmma`, and the sections of their parameters.
 use super::products_shapes::{MOST_SHARED, MOST_WARPS};
 use crate::device::memory::sections;
 use crate::plan::task::{Shape as LaunchShape, Task};
@@ -9,8 +8,7 @@ use gmm_kernels::estep::whitened_wgmma;
 use gmm_kernels::simt::WARP;
 use std::ops::Range;
 
-/// How the kernels of `whitened_mma` or of `whitened_wgmma` divide the work of a task with
-/// matrices.
+/// The division of a task with matrices by the kernels of `whitened_mma` or `whitened_wgmma`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhitenedShapes {
     Warps { whiten: WhitenShape, outer: OuterShape },
@@ -18,17 +16,15 @@ pub(crate) enum WhitenedShapes {
 }
 
 impl WhitenedShapes {
-    /// The shapes of `whitened_wgmma`. None where a sample has too many features, and for
-    /// diagonal covariances.
+    /// Returns the shapes of `whitened_wgmma`. None for too many features, and for diagonal covariances.
     pub fn of_warpgroups(task: &Task) -> Option<Self> {
         let (Task { k, d, .. }, full) = (*task, task.full());
         let fits = full && d <= whitened_wgmma::MAX_FEATURES;
         fits.then_some(Self::Warpgroups(whitened_wgmma::Shape { d: d as u32, k: k as u32 }))
     }
 
-    /// The shapes of a launch of `whitened_mma`: `split` warps of a block of `whiten` are side by side
-    /// along the components. None where features of a stage, or of the fewest samples, do not fit
-    /// into shared memory, and for diagonal covariances.
+    /// Returns the shapes of a launch of `whitened_mma`: `split` warps of a block of `whiten` are side by side along
+    /// the components. None if features of a stage, or of the fewest samples, exceed shared memory, and for diagonals.
     pub fn of_warps(task: &Task, launch: LaunchShape) -> Option<Self> {
         let (Task { k, d, .. }, full) = (*task, task.full());
         let whiten = |component_warps: u32, sample_warps: u32| WhitenShape {
@@ -42,7 +38,7 @@ impl WhitenedShapes {
         fits.then(|| Self::Warps { whiten: whiten(launch.split, launch.block / WARP / launch.split), outer })
     }
 
-    /// Dynamic shared memory of a launch of any of the kernels.
+    /// Returns the dynamic shared memory of a launch of any of the kernels.
     pub fn shared_bytes(&self) -> usize {
         match self {
             Self::Warps { whiten, outer } => whiten.shared_bytes().max(outer.shared_bytes()),
@@ -50,7 +46,7 @@ impl WhitenedShapes {
         }
     }
 
-    /// Rows of exponents that all kernels use.
+    /// Returns the rows of exponents that all kernels use.
     pub fn rows(&self) -> usize {
         match self {
             Self::Warps { outer, .. } => outer.components(),
@@ -58,7 +54,7 @@ impl WhitenedShapes {
         }
     }
 
-    /// Numbers of a component's shifts.
+    /// Returns the number of a component's shifts.
     pub(super) fn shifts(&self) -> usize {
         match self {
             Self::Warps { whiten, .. } => whiten.shifts(),
@@ -66,7 +62,7 @@ impl WhitenedShapes {
         }
     }
 
-    /// (K, D).
+    /// Returns (K, D).
     pub fn dim(&self) -> (usize, usize) {
         let (k, d) = match self {
             Self::Warps { whiten, .. } => (whiten.k, whiten.d),
@@ -75,7 +71,7 @@ impl WhitenedShapes {
         (k as usize, d as usize)
     }
 
-    /// Of each row the sum of the responsibilities, and that of the rounded ones.
+    /// Returns each row's sum of responsibilities, and of rounded ones.
     pub(super) fn counts(&self, sums: &[f64]) -> [Vec<f64>; 2] {
         let rows = self.rows();
         match self {
@@ -87,15 +83,13 @@ impl WhitenedShapes {
         }
     }
 
-    /// Where the parameters lie, each section of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
-    /// shifts (K, [`shifts`](Self::shifts)); what sums of products are multiplied by, seeds, and wₖ, (3, K);
-    /// and wₖ for the kernels that sum over samples.
+    /// Returns the places of the parameters, in sections of whole 16 bytes: triangles row by row, (K, D·(D + 1)/2);
+    /// shifts (K, [`shifts`](Self::shifts)); factors of sums of products, seeds, and wₖ, (3, K); and wₖ for the sums.
     pub fn sections(&self) -> [Range<usize>; 4] {
         let (k, d) = self.dim();
         sections([k * triangle(d), k * self.shifts(), 3 * k, self.rows()].map(|len| len.next_multiple_of(4)))
     }
 
-    /// Numbers of all parameters.
     pub fn len(&self) -> usize {
         let [.., weights] = self.sections();
         weights.end

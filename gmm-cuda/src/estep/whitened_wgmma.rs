@@ -1,7 +1,6 @@
-//! `whitened_wgmma`, the E-step of matrices on a device whose warpgroups multiply:
-//! `warpgroup_whiten` leaves the exponents of a piece of the samples, `warpgroup_normalise` their
-//! log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up
-//! products of features, slice by slice.
+//! `whitened_wgmma`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` writes the
+//! exponents of a piece of the samples, `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities
+//! and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
@@ -28,8 +27,7 @@ use gmm_kernels::estep::whitened_wgmma::{
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use gmm_kernels::simt::WARPGROUP;
 
-/// `whitened_wgmma`: the E-step of matrices with the products of warpgroups. Its block is that
-/// of `warpgroup_whiten`.
+/// `whitened_wgmma`: the E-step of matrices with the products of warpgroups. Its block is that of `warpgroup_whiten`.
 pub static WHITENED_WGMMA: WhitenedWgmmaFamily = WhitenedWgmmaFamily;
 pub struct WhitenedWgmmaFamily;
 
@@ -70,7 +68,6 @@ impl Family for WhitenedWgmmaFamily {
     }
 }
 
-/// The kernels made ready for mixtures of one shape.
 #[derive(Debug)]
 struct WhitenedWgmma {
     split: Kernel<TrianglesArgs>,
@@ -87,15 +84,15 @@ struct WhitenedWgmma {
     multiprocessors: u32,
     /// The triangles in float16, two numbers to an element.
     triangles: DeviceBuffer<u32>,
-    /// What `forming` writes.
+    /// Written by `forming`.
     features: Operand,
     /// The responsibilities of a piece in float16.
     responsibilities: DeviceBuffer<u32>,
 }
 
 impl WhitenedWgmma {
-    /// Makes the kernels ready for up to `task.n` samples at once; `same`: for the same `task.n`
-    /// samples each time. The device's context is current.
+    /// Prepares the kernels for up to `task.n` samples, or if `same`, for the same ones each time, in the current
+    /// context.
     fn boxed(gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
         let Some(shapes @ WhitenedShapes::Warpgroups(shape)) = WhitenedShapes::of_warpgroups(task) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
@@ -106,9 +103,8 @@ impl WhitenedWgmma {
         let tile = Tile { samples: TILE, len: shape.features_len(1) };
         let features = Operand::new(gpu, tile, piece, same.then_some(n))?;
         let slices = (multiprocessors / shape.outer_blocks()) as usize;
-        // Two blocks, of which one computes while the other waits, even if that takes a few more
-        // registers than they have: measured for D = 64, K = 32 and D = 32, K = 64, 0.32 and
-        // 0.41 ms; one block of twice the registers, 0.37 and 0.51.
+        // Two blocks, one computing while the other waits, even if that spills a few registers: measured for D = 64, K
+        // = 32 and D = 32, K = 64, 0.32 and 0.41 ms; one block of twice the registers, 0.37 and 0.51.
         let respond_blocks = gpu.limits.blocks_by_shared(shape.respond_bytes()).clamp(1, 2);
         let respond_registers = REGISTERS / RESPOND_BLOCK / respond_blocks;
         let other_slices = (multiprocessors * respond_blocks / shape.respond_groups()) as usize;

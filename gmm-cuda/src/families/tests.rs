@@ -11,7 +11,7 @@ pub const H200: Limits = Limits {
     warpgroups: true,
 };
 
-/// A task that the others differ from.
+/// The task from which the others differ.
 const TASK: Task = Task {
     operation: Operation::EStep,
     n: 1_000_000,
@@ -32,7 +32,7 @@ fn tasks() -> impl Iterator<Item = Task> {
     all.flat_map(move |(n, k, d)| operations.map(|operation| Task { operation, n, k, d, ..TASK })).flat_map(|task| {
         let of_covariances =
             [Covariance::Diagonal, Covariance::Full, Covariance::Tied].map(|covariance| Task { covariance, ..task });
-        // Missing values come with diagonals only.
+        // Missing values come only with diagonals.
         of_covariances.into_iter().chain([Task { gaps: true, ..task }]).flat_map(|task| {
             (0..8).map(move |bits| Task {
                 weighted: bits & 1 != 0,
@@ -44,8 +44,7 @@ fn tasks() -> impl Iterator<Item = Task> {
     })
 }
 
-/// Every task has a candidate, each candidate can be launched within the device's limits, and
-/// none is listed twice.
+/// Each candidate is listed once and can be launched within the device's limits.
 #[test]
 fn every_task_has_candidates_that_can_be_launched() {
     for task in tasks() {
@@ -62,8 +61,7 @@ fn every_task_has_candidates_that_can_be_launched() {
     }
 }
 
-/// No likelihood of complete samples falls to the general kernels, and no E-step but
-/// those whose samples fit nowhere.
+/// Only E-steps whose samples fit nowhere fall to the general kernels.
 #[test]
 fn float32_has_better_kernels_than_the_general_ones() {
     for task in tasks().filter(|task| !task.gaps) {
@@ -73,7 +71,6 @@ fn float32_has_better_kernels_than_the_general_ones() {
     }
 }
 
-/// An A100.
 const CAPABILITY_8_0: Limits = Limits {
     multiprocessors: 108,
     l2: 40 << 20,
@@ -82,8 +79,7 @@ const CAPABILITY_8_0: Limits = Limits {
     warpgroups: false,
 };
 
-/// The tasks of a cell of the map under each covariance type: the planning knows `diag` and
-/// `spherical` as one.
+/// Returns the tasks of a map's cell under each covariance type; plans treat `diag` and `spherical` as one.
 fn tasks_of_maps() -> impl Iterator<Item = Task> {
     let operations = [Operation::Total, Operation::Scores, Operation::EStep];
     let cells = [false, true].into_iter().flat_map(|full| {
@@ -110,10 +106,8 @@ fn tasks_of_maps() -> impl Iterator<Item = Task> {
     })
 }
 
-/// Of mixtures whose components lie many of their standard deviations apart, so that the tensor
-/// cores are not for them (not `expandable`), a block of `weighted_sums` would take 1024
-/// components of two features at once, for which shared memory has no room. The list may get
-/// shorter, never longer.
+/// Mixtures with components many deviations apart (not `expandable`) are not for the tensor cores, and a block of
+/// `weighted_sums` would take 1024 components at once, too many for shared memory. The list may only get shorter.
 #[test]
 fn few_cells_of_the_map_have_no_family_but_general() {
     const ONLY_GENERAL: [&str; 6] = [
@@ -137,7 +131,7 @@ fn few_cells_of_the_map_have_no_family_but_general() {
 fn a_short_estep_is_not_timed() {
     let task = |n, k, d| Task { n, k, d, ..TASK };
     assert_eq!(candidates(&task(1_000_000, 8, 13), None, &H200).len(), 1);
-    // Few samples and few features are left to `fused`, like those that lose digits.
+    // `fused` gets few samples, few features, and mixtures that lose digits.
     let family = |n, d, digits| families(&Task { digits, ..task(n, 8, d) }, &H200);
     assert_eq!(family(1_000_000, 13, Digits::Expandable), [&FUSED_MMA as &dyn Family]);
     for (n, d, digits) in
@@ -151,7 +145,7 @@ fn a_short_estep_is_not_timed() {
     assert_eq!(full(1_000_000, 9, 13, Digits::Expandable), [&EXPANDED_MMA as &dyn Family]);
     assert_eq!(full(1_000_000, 9, 13, Digits::Whitenable), [&FUSED_MMA as &dyn Family]);
     assert_eq!(full(1_000_000, 9, 13, Digits::Neither), [&FUSED as &dyn Family]);
-    // Few components of many features are whitened, of many samples and of some.
+    // Few components of many features are whitened, whether samples are many or some.
     let few = |n, k, d| full(n, k, d, Digits::Expandable);
     for n in [100_000, 1_000_000] {
         assert_eq!(few(n, 2, 28), [&WHITENED_MMA as &dyn Family]);
@@ -165,8 +159,8 @@ fn a_short_estep_is_not_timed() {
     );
 }
 
-/// A `tied` E-step is by linear terms on the tensor cores, except where `fused` computes few
-/// products in the time of its launches; and by those of a requested family that has them.
+/// A `tied` E-step uses linear terms on the tensor cores, except where `fused` computes few products in the time of its
+/// launches; a requested family with linear terms uses them too.
 #[test]
 fn tied_esteps_are_linear() {
     let task = |n, k, d| Task { n, k, d, covariance: Covariance::Tied, digits: Digits::Expandable, ..TASK };
@@ -250,8 +244,7 @@ fn the_grid_covers_the_work_and_no_more() {
     assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
     let variant: Variant = "pair/8:256x3:all".parse().unwrap();
     assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);
-    // The groups of a batch do not change its grid along x: a set's result does not depend on
-    // its company.
+    // The groups of a batch do not change its grid along x: a set's result does not depend on the other sets.
     let variant: Variant = "batch/16:128x3:all".parse().unwrap();
     assert_eq!(variant.blocks(1025, 132), 2);
     assert_eq!((group(variant.shape, 8, 13), group(variant.shape, 300, 16)), (16, 1));

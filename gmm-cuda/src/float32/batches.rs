@@ -1,5 +1,4 @@
-//! The totals of many parameter sets, of which those near to each other are evaluated by their
-//! differences from one of them.
+//! The totals of many parameter sets. Sets near to each other are evaluated by their differences from one of them.
 use super::{Float32, Planned};
 use crate::device::mismatch;
 use crate::device::samples::{Chunk, MAX_TOTALS, Pass};
@@ -15,12 +14,10 @@ use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::entries;
 
-/// Fewest parameter sets for which their nearness to each other is used, unless the user asks for
-/// it.
+/// Fewest parameter sets whose nearness is used without a request.
 const FEWEST_NEAR_SETS: usize = 16;
 impl Float32<'_> {
-    /// The totals of those sets that are near to the reference, by kernels that compare them to it;
-    /// None for the others.
+    /// Returns the totals of the sets near to the reference, by kernels that compare them to it; None for the others.
     pub fn near_totals(&mut self, task: &Task, near: NearSets<'_>) -> Result<Vec<Option<f64>>> {
         let sets = near.sets;
         let none = vec![None; sets.len()];
@@ -72,7 +69,7 @@ impl Float32<'_> {
         Ok(totals)
     }
 
-    /// Which of the sets are near to the reference.
+    /// Returns which of the sets are near to the reference.
     fn are_near(&mut self, near: NearSets<'_>) -> Result<Vec<bool>> {
         let kernel = self.data.gpu().kernel(&entries::batch_parameters(), None)?;
         let Pass { stream, workspace, .. } = &mut self.data.passes()[0];
@@ -81,14 +78,13 @@ impl Float32<'_> {
         Ok(offsets.into_iter().map(f64::is_finite).collect())
     }
 
-    /// Whether several parameter sets can be evaluated in one launch.
     fn takes_batches(&self, task: &Task) -> bool {
         let batches = |family: &dyn Family| family.has(Operation::Totals);
         self.requested.and_then(Requested::family).is_none_or(batches)
             && !candidates(task, None, &self.data.gpu().limits).is_empty()
     }
 
-    /// Whether a kernel that may be used compares sets of this task to a reference.
+    /// Returns whether a usable kernel compares sets of this task to a reference.
     fn can_compare(&self, task: &Task) -> bool {
         let limits = &self.data.gpu().limits;
         let requested = self.requested.and_then(Requested::family);
@@ -97,9 +93,8 @@ impl Float32<'_> {
             .any(|family| family.facts().compares_sets && family.problem(task, limits).is_none())
     }
 
-    /// Writes the totals of sets that are all of one task: of those near to the reference by
-    /// kernels that compare them to it, of the others together, or one by one where no kernel takes
-    /// several sets of their size.
+    /// Writes the totals of sets of one task: near sets by kernels that compare them to the reference, the others
+    /// together, or one by one if no kernel takes several sets of their size.
     pub(super) fn batch(&mut self, task: &Task, sets: &[Mixture], totals: &mut [f64]) -> Result<()> {
         let fixed = self.batch_reference.clone();
         let requested = self.requested.and_then(Requested::family);

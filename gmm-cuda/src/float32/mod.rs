@@ -1,4 +1,4 @@
-//! The CUDA backend in float32: each operation by the kernel that the plan has chosen for it.
+//! The CUDA backend in float32: each operation by the kernel that its plan has chosen.
 mod batches;
 
 use crate::device::gpu::Gpu;
@@ -39,50 +39,44 @@ use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
 
-/// Threads that prepare batches for one device. An ensemble of 430 walkers (D = 13, K = 8) on a
-/// machine with an H200 and 16 cores, an evaluation, with 1, 4 and 6 threads (2026-11-24): N = 10⁶
-/// 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
+/// Threads that prepare batches for one device. An evaluation of an ensemble of 430 walkers (D = 13, K = 8) on an H200
+/// with 16 cores, with 1, 4 and 6 threads (2026-11-24): N = 10⁶ 9.3, 6.4 and 6.4 µs; N = 10⁵ 6.0, 3.2 and 2.7 µs.
 const USEFUL_SHARES: usize = 6;
 /// Samples whose scores are on the device at once.
 const SCORES: usize = 1 << 22;
 
-/// The CUDA backend in float32.
 #[derive(Debug)]
 pub(super) struct Float32<'a> {
-    /// The first field, so that it is dropped before the others: its drop waits for the device.
+    /// The first field, so that it is dropped first: its drop waits for the device.
     pub data: DeviceSamples<f32>,
     samples: Source<'a>,
     requested: Option<Requested>,
     tuning_file: Option<PathBuf>,
-    /// Plans made, by task.
     plans: HashMap<Task, Planned>,
     estep: EStep,
     general: General<f32>,
     metropolis: Option<Metropolis>,
-    /// The mixture to which the parameter sets of batches are compared.
+    /// The mixture to which batches' parameter sets are compared.
     batch_reference: Option<Arc<Mixture>>,
-    /// Whether the latest batch had sets that were not near. Then the next is asked first: its sums
-    /// could be in vain.
+    /// Whether the latest batch had distant sets. Then nearness is checked first, or the next sums could be wasted.
     had_far_sets: bool,
     latest: Option<Latest>,
 }
 
-/// How a likelihood is to be evaluated.
+/// How a likelihood is evaluated.
 #[derive(Debug, Clone)]
 enum Planned {
     By(Plan),
-    /// By the general kernels, because the user asks for them, or because no other can.
+    /// By the general kernels, on request or because no other can.
     General,
 }
 
 impl Planned {
-    /// See [`Facts::compares_sets`](super::plan::family::Facts::compares_sets).
     fn compares_sets(&self) -> bool {
         matches!(self, Self::By(plan) if plan.variant.family.facts().compares_sets)
     }
 }
 
-/// The kernel that the latest evaluation used.
 #[derive(Debug, Clone, Copy)]
 enum Latest {
     Variant(Variant),
@@ -126,25 +120,22 @@ impl<'a> Float32<'a> {
         })
     }
 
-    /// The mixture in the data's frame.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<f32>> {
         self.data.parameters(mixture)
     }
 
-    /// The operation over mixtures like this one.
     pub fn task(&self, operation: Operation, mixture: &Mixture) -> Task {
         let task = Task::new(operation, &self.data, mixture);
         Task { n: if operation == Operation::Scores { task.n.min(SCORES) } else { task.n }, ..task }
     }
 
-    /// The requested kernel, where it has the operation.
+    /// Returns the requested kernel, if it has the operation.
     fn requested(&self, operation: Operation) -> Option<Requested> {
         let has = |family: &dyn Family| family.has(operation);
         self.requested.filter(|requested| requested.family().is_some_and(has))
     }
 
-    /// How these parameters are to be evaluated: decided once for each task. `near`: to be compared
-    /// to this reference.
+    /// Returns how these parameters are evaluated, decided once for each task; with `near`, compared to this reference.
     fn plan(&mut self, task: &Task, sets: &[DeviceParameters<f32>], near: Option<NearSets<'_>>) -> Result<Planned> {
         let planned = match self.plans.get(task) {
             Some(planned) => planned.clone(),
@@ -199,7 +190,7 @@ impl<'a> Float32<'a> {
         Chooser { gpu, file: self.tuning_file.as_deref() }
     }
 
-    /// Each set's total, as a natural logarithm.
+    /// Returns each set's total, as a natural logarithm.
     fn totals(&mut self, plan: &Plan, sets: &[DeviceParameters<f32>]) -> Result<Vec<f64>> {
         for pass in self.data.passes() {
             plan.prepare(&mut pass.workspace, Sets::Apart(sets))?;
@@ -219,14 +210,12 @@ impl<'a> Float32<'a> {
         of.map(|(log2, set)| self.total(plan, log2, set.offset)).collect()
     }
 
-    /// A total as a natural logarithm, from a plan's sum of all samples and the constant of the
-    /// set.
+    /// Returns a total as a natural logarithm, from a plan's sum over all samples and the set's constant.
     fn total(&self, plan: &Plan, log2: f64, offset: f64) -> Result<f64> {
         let bias = if plan.variant.family.facts().exp2_bias { exp2_bias(self.data.gpu())? } else { 0.0 };
         Ok(layout::total(self.data.weight_scale() * log2, self.data.total_weight(), offset, bias))
     }
 
-    /// Each sample's score.
     fn scores(&mut self, plan: &Plan, parameters: &DeviceParameters<f32>) -> Result<Array1<f64>> {
         let sets = Sets::Apart(slice::from_ref(parameters));
         for pass in self.data.passes() {
@@ -255,13 +244,12 @@ impl<'a> Float32<'a> {
         Ok(Array1::from_vec(all))
     }
 
-    /// The general kernels, for operations that no other kernel has.
+    /// Returns the general kernels, for operations that no other kernel has.
     fn general(&mut self) -> (&mut General<f32>, &mut DeviceSamples<f32>) {
         self.latest = Some(Latest::Variant(general::VARIANT));
         (&mut self.general, &mut self.data)
     }
 
-    /// See [`CudaEvaluator::kernel_seconds`](crate::CudaEvaluator::kernel_seconds).
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let parameters = self.parameters(mixture)?;
         let sets = slice::from_ref(&parameters);
@@ -334,9 +322,8 @@ impl Evaluator for Float32<'_> {
         }
     }
 
-    /// The same sets in the same order give the same bits. Without a fixed reference, a set's total
-    /// may differ by rounding with the first of them, to which those near to it are compared; and
-    /// it may differ from [`Self::log_likelihood`]'s.
+    /// Returns the totals, the same bits for the same sets in the same order. Without a fixed reference, near sets are
+    /// compared to the first: rounding may depend on it, and differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().try_for_each(|mixture| check_features(mixture, self.data.d()))?;
         self.data.gpu().enter()?;
@@ -410,8 +397,8 @@ impl Sampling for Float32<'_> {
         }
     }
 
-    /// The device makes the steps for up to 8 components, 16 features, and resident samples without
-    /// weights and missing values, if no other kernel is asked for.
+    /// Makes the steps on the device for up to 8 components, 16 features, and resident samples without weights and
+    /// missing values, unless another kernel is requested.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,

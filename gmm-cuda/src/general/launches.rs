@@ -20,19 +20,18 @@ use gmm_kernels::simt::WARP;
 pub const BLOCK: u32 = 256;
 const SMALL_BLOCK: u32 = 128;
 
-/// The patterns of missing values of some samples; each has parameters of its own.
+/// The patterns of missing values of some samples, each with its own parameters.
 #[derive(Clone, Copy)]
 pub struct OfQuads<'a> {
-    /// The pattern of each quad of the samples.
     pub patterns: Numbers<'a, u32>,
-    /// The patterns whose parameters there are.
+    /// The patterns whose parameters are there.
     pub first: usize,
     pub count: usize,
     /// Numbers from one pattern's parameters to the next.
     pub stride: usize,
 }
 
-/// Which of some parameters each quad of `n` samples has.
+/// Returns the argument that assigns parameters to each quad of `n` samples.
 fn of_quads<T>(of: Option<OfQuads<'_>>, n: usize, parameters: &Numbers<'_, T>) -> Result<ParametersOfQuads>
 where
     T: Element,
@@ -56,7 +55,7 @@ pub struct Density<'a, T: Element> {
     pub stride: usize,
 }
 
-/// Warps of `density` for each tile of samples: one for each triangle, or group of diagonals.
+/// Returns the warps of `density` for each tile of samples: one for each triangle, or group of diagonals.
 pub fn density_units(layout: &GeneralLayout) -> usize {
     if layout.full { layout.k } else { layout.k.div_ceil(COMPONENTS) }
 }
@@ -105,7 +104,7 @@ pub struct Posterior<'a, T: Element> {
     pub weighted: bool,
     /// Whether responsibilities replace qₖ.
     pub responsibilities: bool,
-    /// Whether to add to the totals that are there.
+    /// Whether to add to the present totals.
     pub add: bool,
     pub scores: Option<Numbers<'a, f64>>,
     pub labels: Option<Numbers<'a, u32>>,
@@ -113,7 +112,7 @@ pub struct Posterior<'a, T: Element> {
     pub totals: Numbers<'a, f64>,
 }
 
-/// Samples of a block of `posterior` at a time, of K components.
+/// Returns the samples, of K components, that a block of `posterior` takes at a time.
 pub fn posterior_samples(k: usize) -> usize {
     (BLOCK / posterior::parts(k)) as usize
 }
@@ -155,42 +154,39 @@ pub struct Accumulate<'a, T: Element> {
     pub responsibilities: Numbers<'a, T>,
     pub stride: usize,
     pub slices: usize,
-    /// The slices, where they are those of patterns of missing values.
+    /// The slices of patterns of missing values, if there are patterns.
     pub table: Option<SliceTable<'a>>,
-    /// Whether to add to the sums that are there.
+    /// Whether to add to the present sums.
     pub add: bool,
     /// A sum for each value and slice.
     pub partials: Numbers<'a, f64>,
 }
 
-/// Slices of patterns of missing values.
 #[derive(Clone, Copy)]
 pub struct SliceTable<'a> {
     /// (slices, [`SLICE`])
     pub slices: Numbers<'a, u32>,
-    /// The row of the table's numbers that is the first of the samples.
+    /// The row of the table's numbers that is the samples' first.
     pub first: usize,
-    /// The number of the first slice among those that there are partial sums of, and how many these
-    /// are.
+    /// The first slice's number among the slices with partial sums, and the number of these.
     pub number: usize,
     pub of: usize,
 }
 
-/// Whether there are triangles so wide that the tensor cores multiply them.
+/// Returns whether triangles are so wide that the tensor cores multiply them.
 pub fn is_wide<T: Element>(full: bool, d: usize) -> bool {
     full && d >= accumulate::WIDE && T::PRECISION == Precision::Float64
 }
 
-/// Registers that a thread of `density` may have for wide triangles, so that a multiprocessor holds
-/// three blocks.
+/// The limit of registers of `density` for wide triangles, so that a multiprocessor holds three blocks.
 pub const WIDE_DENSITY_REGISTERS: u32 = 168;
 
-/// Warps of `accumulate` for each slice of the samples.
+/// Returns the warps of `accumulate` for each slice of the samples.
 fn accumulate_tasks<T: Element>(layout: &GeneralLayout) -> usize {
     accumulate::tasks(layout.k, layout.d, layout.full, is_wide::<T>(layout.full, layout.d))
 }
 
-/// Registers that a thread of `accumulate` may have: as many as let its sums stay in them.
+/// Returns the limit of registers of `accumulate`, which leaves its sums in registers.
 pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
     match T::PRECISION {
         Precision::Float32 if layout.full => 168,
@@ -200,11 +196,10 @@ pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
     }
 }
 
-/// Most times that the warps of `accumulate` that run together are followed by others.
+/// The most rounds in which the warps of `accumulate` run.
 const MOST_WAVES: usize = 4;
 
-/// The number of slices, at most `most`, with which the warps of `accumulate` finish soonest: so many
-/// run at a time, and all have as much to do.
+/// Returns the slices, at most `most`, with which the warps of `accumulate`, equally long, finish soonest in waves.
 pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
     let tasks = accumulate_tasks::<T>(layout);
     let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), SMALL_BLOCK, 0);

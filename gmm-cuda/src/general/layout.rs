@@ -1,5 +1,4 @@
-//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here
-//! calls CUDA, so that it is tested on any machine.
+//! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA.
 use crate::device::memory::sections;
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_core::data::frame::{Float, Frame};
@@ -11,8 +10,7 @@ use gmm_kernels::general::density::{self, COMPONENTS, ROWS};
 use ndarray::{Array1, Array2, Array3};
 use std::ops::Range;
 
-/// Where the parameters of a mixture lie in one array, section by section, each at a multiple of
-/// four numbers.
+/// The places of a mixture's parameters in one array, section by section, each at a multiple of four numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GeneralLayout {
     pub k: usize,
@@ -21,13 +19,11 @@ pub(crate) struct GeneralLayout {
     pub full: bool,
     /// Whether values are missing: then A is a diagonal, and its features have constants.
     pub gaps: bool,
-    /// Whether deviations are formed from differences from the means, which then are in the place
-    /// of b.
+    /// Whether deviations are differences from the means, which then replace b.
     pub around_means: bool,
-    /// Numbers from one component's triangle to the next (0: all share one), or from one group of
-    /// diagonals to the next.
+    /// Numbers from one component's triangle to the next (0: all share one), or between groups of diagonals.
     pub matrix_stride: usize,
-    /// Numbers of all of them.
+    /// Numbers of all matrices.
     matrices: usize,
 }
 
@@ -46,25 +42,24 @@ impl GeneralLayout {
         Self { around_means: parameters.around_means, ..layout }
     }
 
-    /// For K components of D features, each with a triangle.
+    /// Returns the layout of K components of D features, each with a triangle.
     pub fn of_triangles(k: usize, d: usize) -> Self {
         Self::of((k, d), true, density::triangle(d), k)
     }
 
-    /// For so many matrices, or groups of diagonals.
+    /// Returns the layout of this many matrices, or groups of diagonals.
     fn of((k, d): (usize, usize), full: bool, matrix_stride: usize, matrices: usize) -> Self {
         let matrices = matrices * if full { density::triangle(d) } else { matrix_stride };
         Self { k, d, full, gaps: false, around_means: false, matrix_stride, matrices }
     }
 
-    /// Where matrices, shifts, seeds, weights and centres lie.
+    /// Returns the ranges of matrices, shifts, seeds, weights and centres.
     pub fn sections(&self) -> [Range<usize>; 5] {
         let Self { k, d, full, matrices, .. } = *self;
         let padded = k.next_multiple_of(COMPONENTS);
         sections([matrices, if full { k * d.next_multiple_of(ROWS) } else { 0 }, padded, padded, k * d])
     }
 
-    /// Numbers of all parameters.
     pub fn len(&self) -> usize {
         let [.., centres] = self.sections();
         centres.end
@@ -107,8 +102,8 @@ impl GeneralLayout {
         out[of_centres].copy_from_slice(centres);
     }
 
-    /// The sums in the units of the data, from those of `accumulate` ([`accumulate::values`]),
-    /// times `factor`. Weight and log-likelihood are left at zero.
+    /// Returns the sums in the data's units, from `factor` times [`accumulate::values`]; weight and log-likelihood are
+    /// zero.
     pub fn centred_sums<T: Float>(
         &self,
         values: &[f64],
@@ -170,8 +165,8 @@ fn write_bands<T: Float>(a: &[T], d: usize, out: &mut [T]) {
     }
 }
 
-/// The means in the frame (K, D), rounded: what `accumulate` centres the samples on. A component
-/// without weight may have its mean anywhere, and gets the centre of the data.
+/// Returns the rounded means in the frame (K, D), on which `accumulate` centres the samples. The mean of a component
+/// without weight may be anywhere, so it gets the centre of the data.
 pub(crate) fn means<T: Float>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Vec<T> {
     let means = mixture.means();
     let weight = |c: usize| -> f64 { parameters.weight[c].into() };

@@ -1,6 +1,5 @@
-//! Every operation, for any K, D, covariance type and element type, with sample weights, by the
-//! kernels of `gmm_kernels::general`: `density`, `posterior` and `accumulate`, one after the other.
-//! The other kernels are faster, each for some operations and shapes.
+//! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels `density`,
+//! `posterior` and `accumulate` in turn. Other kernels are faster, each for some operations and shapes.
 pub(super) mod launches;
 pub(crate) mod layout;
 
@@ -34,16 +33,14 @@ use layout::GeneralLayout;
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::LN_2;
 
-/// A piece of the data has so many qₖ, and so many values of features, that both fit into the L2
-/// cache, unless these are too few samples to keep the device busy.
+/// The most qₖ, and features' values, of a piece, so that both fit into the L2 cache, unless the device would idle.
 const PIECE_NUMBERS: usize = 1 << 22;
-/// Least samples of a piece, and where they have more qₖ than [`MOST_NUMBERS`].
+/// Least samples of a piece, and of one with more qₖ than [`MOST_NUMBERS`].
 const MIN_PIECE: usize = 16 * STRIDE;
 const MIN_LARGE_PIECE: usize = 4 * STRIDE;
 const MOST_NUMBERS: usize = 1 << 24;
 /// Least warps of `density` for each multiprocessor.
 const DENSITY_WARPS: usize = 16;
-/// Least samples of a slice.
 const MIN_SLICE: usize = 256;
 
 /// `general`: every operation of one parameter set, of any shape, in float32 and float64.
@@ -51,7 +48,6 @@ pub static GENERAL: GeneralFamily = GeneralFamily;
 pub struct GeneralFamily;
 
 const SHAPE: LaunchShape = LaunchShape::new(1, BLOCK, 8);
-/// The one variant of these kernels.
 pub const VARIANT: Variant = Variant { family: &GENERAL, shape: SHAPE, cached: None };
 
 impl Family for GeneralFamily {
@@ -78,20 +74,17 @@ impl Family for GeneralFamily {
     }
 }
 
-/// Samples of a piece.
 fn piece(layout: &GeneralLayout, multiprocessors: usize) -> usize {
     let busy = (DENSITY_WARPS * multiprocessors).div_ceil(launches::density_units(layout)) * density::TILE;
     let least = MIN_PIECE.min(MOST_NUMBERS / layout.k).max(MIN_LARGE_PIECE);
     (PIECE_NUMBERS / layout.k.max(layout.d)).max(busy).max(least).next_multiple_of(STRIDE)
 }
 
-/// Blocks of `posterior` for so many samples: as many as have work, but no more than are there at the
-/// same time.
+/// Returns the blocks of `posterior` for this many samples: as many as have work, but no more than run at once.
 pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 {
     VARIANT.most_blocks(n, launches::posterior_samples(k), multiprocessors)
 }
 
-/// `accumulate` for such mixtures.
 pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<AccumulateArgs<T>>> {
     let registers = Some(launches::accumulate_registers::<T>(layout));
     match launches::is_wide::<T>(layout.full, layout.d) {
@@ -100,7 +93,6 @@ pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -
     }
 }
 
-/// `density` for such mixtures.
 fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<DensityArgs<T>>> {
     match launches::is_wide::<T>(layout.full, layout.d) && !layout.around_means {
         true => gpu.kernel(&entries::wide_density(), Some(launches::WIDE_DENSITY_REGISTERS)),
@@ -108,7 +100,7 @@ fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kerne
     }
 }
 
-/// What a pass over the samples is to compute besides their total.
+/// The results of a pass over the samples besides their total.
 enum Goal<'a> {
     Total,
     /// log₂ of each sample's likelihood, less the mixture's offset.
@@ -120,19 +112,17 @@ enum Goal<'a> {
     Sums(&'a mut Vec<f64>),
 }
 
-/// A mixture made ready for a data set.
 struct Ready<'a, T> {
     gpu: &'static Gpu,
     mixture: &'a Mixture,
     parameters: DeviceParameters<T>,
     layout: GeneralLayout,
-    /// Of the second moments, in the frame (K, D).
+    /// The centres of the second moments, in the frame (K, D).
     centres: Vec<T>,
 }
 
 impl<'a, T: Element> Ready<'a, T> {
-    /// # Errors
-    /// As [`DeviceSamples::parameters`].
+    /// Errors: those of [`DeviceSamples::parameters`].
     fn new(mixture: &'a Mixture, data: &DeviceSamples<T>) -> Result<Self> {
         let parameters = data.parameters(mixture)?;
         let layout = GeneralLayout::new(&parameters);
@@ -141,7 +131,6 @@ impl<'a, T: Element> Ready<'a, T> {
     }
 }
 
-/// The memory of the launches.
 #[derive(Debug)]
 pub struct General<T: Plain> {
     parameters: Upload<T>,
@@ -152,15 +141,13 @@ pub struct General<T: Plain> {
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
-    /// The results that a piece of the data has for each sample.
+    /// The results for each sample of a piece.
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
 }
 
-/// The shape of the launches of one pass.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Samples of a piece.
     piece: usize,
     posterior_blocks: u32,
     slices: usize,
@@ -184,7 +171,7 @@ impl<T: Element> General<T> {
         self.pass(data, &ready, Goal::Total)
     }
 
-    /// `source`: the samples that `data` was made of.
+    /// `source`: the samples of `data`, as given.
     pub fn score_samples(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -199,7 +186,7 @@ impl<T: Element> General<T> {
         Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
     }
 
-    /// `source`: the samples that `data` was made of.
+    /// `source`: the samples of `data`, as given.
     pub fn predict(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -215,7 +202,7 @@ impl<T: Element> General<T> {
         Ok(labels)
     }
 
-    /// `source`: the samples that `data` was made of.
+    /// `source`: the samples of `data`, as given.
     pub fn predict_proba(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -229,7 +216,7 @@ impl<T: Element> General<T> {
         Ok(r)
     }
 
-    /// `source`: the samples that `data` was made of.
+    /// `source`: the samples of `data`, as given.
     pub fn statistics(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -260,19 +247,18 @@ impl<T: Element> General<T> {
         Ok(sums)
     }
 
-    /// Seconds of a total over the first chunk of the samples by the device's clock, the mean over
-    /// `repeats` of them back to back.
+    /// Returns the seconds of a total over the first chunk by the device's clock, the mean over `repeats` back to back.
     pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let ready = Ready::new(mixture, data)?;
         ready.gpu.enter()?;
         let shape = self.prepare(data, &ready, &Goal::Total)?;
         let Chunk { pass, columns, started } = data.chunk(0)?;
-        // The first launches, which do not count, have the driver load the kernels.
+        // The first launches, which do not count, load the kernels.
         started.followed_by(self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total)?).wait()?;
         seconds(&pass.stream, repeats.max(1), || self.start(&pass.stream, columns, &ready, shape, 0, &mut Goal::Total))
     }
 
-    /// One pass over all samples; returns their total log-likelihood.
+    /// Makes one pass over all samples; returns their total log-likelihood.
     fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
         ready.gpu.enter()?;
         let shape = self.prepare(data, ready, &goal)?;
@@ -303,7 +289,7 @@ impl<T: Element> General<T> {
         let partials = Numbers::of(&this.totals);
         let launch = ReduceSets { partials, count: shape.posterior_blocks as usize, totals: Totals::Slots(slots, 1) };
         let total = stream.launch(reduce, launch.grid(1), launch)?.numbers(slots, 1)?[0];
-        // −∞ where a sample is infinitely far from every component.
+        // −∞ if a sample is infinitely far from every component.
         if total != f64::NEG_INFINITY {
             finite(vec![total])?;
         }
@@ -339,8 +325,7 @@ impl<T: Element> General<T> {
         Ok(Shape { piece, posterior_blocks: blocks, slices })
     }
 
-    /// Starts the launches over some samples, before which `done` others were evaluated, and copies
-    /// what the goal asks for back from each part of them.
+    /// Starts the launches over some samples, which follow `done` others, and the copies of the goal's results.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -380,7 +365,7 @@ impl<T: Element> General<T> {
             of_quads: None,
             q: Numbers::of(&self.q),
             stride,
-            // A result for one sample does not depend on the samples' weights.
+            // A sample's result does not depend on its weight.
             weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
             responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
             add: done > 0,
@@ -431,7 +416,7 @@ impl<T: Element> General<T> {
     }
 }
 
-/// A piece of the samples, with all that its launches need.
+/// A piece of the samples, with everything for its launches.
 #[derive(Clone, Copy)]
 struct Piece<'a, T: Plain> {
     gpu: &'static Gpu,

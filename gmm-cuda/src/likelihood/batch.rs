@@ -1,5 +1,4 @@
-//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the
-//! sums of the blocks.
+//! `batch`: many parameter sets over one read of the data; and `reduce_sets`, which adds up the sums of the blocks.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use super::reduce_sets::{ReduceSets, Totals};
@@ -22,17 +21,16 @@ use gmm_kernels::likelihood::small_k::{self, MAX_FEATURES, row};
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use std::sync::Arc;
 
-/// `batch`: totals of many parameter sets, in one read of the data. Its split is the most sets of a
-/// group.
+/// `batch`: totals of many parameter sets, in one read of the data. Its split is the most sets of a group.
 pub static BATCH: BatchFamily = BatchFamily;
 pub struct BatchFamily;
 
-/// K as the kernel counts it: with a component of zeros that makes it even.
+/// Returns K for the kernel, made even by a component of zeros.
 fn even(k: usize) -> usize {
     k.next_multiple_of(small_k::SIDE_BY_SIDE)
 }
 
-/// Sets of a group: as many as the split says and 48 KiB of shared memory hold, and at least one.
+/// Returns the sets of a group: as many as the split allows and 48 KiB of shared memory hold, at least one.
 pub fn group(shape: Shape, k: usize, d: usize) -> usize {
     let fits = |group: &usize| shared_bytes(d, even(k), *group, shape.block) <= 48 << 10;
     (1..=shape.split as usize).rev().find(fits).unwrap_or(1)
@@ -90,8 +88,7 @@ impl Family for BatchFamily {
     }
 }
 
-/// The kernels made ready for a task: the one that gives each block's sums, and the one that adds
-/// them up.
+/// The kernels made ready for a task: one leaves each block's sums, the other adds them up.
 #[derive(Debug)]
 struct Ready {
     kernel: Kernel<BatchArgs>,
@@ -127,7 +124,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// Numbers of the parameters of so many sets.
 pub fn parameters(k: usize, d: usize, sets: usize) -> usize {
     sets * even(k) * row(d, false)
 }
@@ -146,7 +142,6 @@ pub struct Batch<'a> {
     pub cached_quads: u32,
     pub parameters: Numbers<'a, f32>,
     pub sets: usize,
-    /// Sets of a group.
     pub group: usize,
     pub k: usize,
     pub partials: Numbers<'a, f64>,

@@ -1,5 +1,4 @@
-//! `batch_mma` and `batch_wgmma`: many similar parameter sets over one read of the
-//! data, on the tensor cores.
+//! `batch_mma` and `batch_wgmma`: many similar parameter sets over one read of the data, on the tensor cores.
 use super::batch_mma_layout::{bundles_of, octets_of, sections};
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::reduce_sets::{ReduceSets, Totals};
@@ -23,8 +22,8 @@ use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::{WARP, WARPGROUP};
 use std::sync::Arc;
 
-/// `batch_mma`: totals of parameter sets that are near to a reference, whose differences
-/// from it the tensor cores multiply. Its split is the most sets of a block.
+/// `batch_mma`: totals of parameter sets near to a reference; the tensor cores multiply their differences from it. Its
+/// split is the most sets of a block.
 pub static BATCH_MMA: NearSetsFamily = NearSetsFamily { unit: Unit::Mma };
 /// `batch_wgmma`: the same with the products of warpgroups.
 pub static BATCH_WGMMA: NearSetsFamily = NearSetsFamily { unit: Unit::Wgmma };
@@ -111,11 +110,9 @@ impl Family for NearSetsFamily {
     }
 }
 
-/// Registers of a thread.
 fn registers(task: &Task) -> u32 {
-    // 512 threads then leave registers of a multiprocessor, or 384, for a warp of `reduce_sets`: the sums
-    // of one batch are added up beside the blocks of another thread's batch, which hold their place for
-    // the whole of their time.
+    // 512 threads, or 384, then leave registers of a multiprocessor for a warp of `reduce_sets`: it adds up a batch's
+    // sums beside the blocks of another thread's batch, which stay there all the time.
     if steps(task.d) <= 2 { 120 } else { 160 }
 }
 
@@ -129,8 +126,7 @@ impl NearSetsFamily {
     }
 }
 
-/// The kernels made ready for a task: the one that makes the parameters, the one that gives each
-/// block's sums, and the one that adds them up.
+/// The kernels made ready for a task: one makes the parameters, one leaves each block's sums, one adds them up.
 #[derive(Debug)]
 struct Ready {
     parameters: Kernel<BatchParametersArgs>,
@@ -173,13 +169,13 @@ impl LikelihoodKernels for Ready {
 }
 
 impl Ready {
-    /// The error for sets that are not compared with a reference.
+    /// Returns the error of sets that are not compared with a reference.
     fn apart(&self) -> Error {
         mismatch("parameter sets near to a reference", vec![], vec![])
     }
 }
 
-/// A launch that leaves each block's sum for each set, and for those that make the last four whole.
+/// A launch that leaves each block's sum for each set, and for those that fill the last four.
 #[derive(Clone, Copy)]
 pub struct BatchMma<'a> {
     pub columns: Columns<'a>,
@@ -187,7 +183,7 @@ pub struct BatchMma<'a> {
     /// Coefficients, weights, and the reference.
     pub parameters: Numbers<'a, f32>,
     pub sets: usize,
-    /// Sets of a block, at most.
+    /// Most sets of a block.
     pub part: usize,
     pub k: usize,
     pub unit: Unit,
@@ -202,7 +198,7 @@ impl BatchMma<'_> {
         Grid { blocks: (blocks, all.div_ceil(part) as u32), threads, shared, cooperative: false }
     }
 
-    /// Fours of sets of a block.
+    /// Returns the fours of sets of a block.
     fn part(&self) -> usize {
         bundles_of(self.part).min(bundles_of(self.sets))
     }

@@ -1,5 +1,4 @@
-//! Sizes of the parameters of `batch_mma`, and what `batch_parameters` makes them of.
-//! Nothing here calls CUDA, so that it is tested on any machine.
+//! Sizes of the parameters of `batch_mma`, and the input of `batch_parameters`. Nothing here calls CUDA.
 use gmm_core::data::frame::Frame;
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::linalg::row_major;
@@ -9,39 +8,34 @@ use gmm_kernels::likelihood::batch_parameters::{FRAME, mixture_size};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-/// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂.
-/// Over fewer samples it is less, as is the sum of their independent roundings: by the square root
-/// of their number.
+/// The most that a sum over a million samples, or more, may be expected to lose, in units of log₂. Fewer samples may
+/// lose less, by the square root of their number, like the sum of their independent roundings.
 const TOTAL_ERROR: f64 = 0.02 * LOG2_E;
 const MILLION: f64 = 1e6;
-/// What the tensor cores lose of a sample's difference, as a share of the root of the sum of its
-/// products' squares. The largest product alone could lose 2^-24 in each of a few sums; with this,
-/// the errors of totals are at most three quarters of what is allowed (measured on an H200,
-/// 2026-11-22: 28 random mixtures of D = 1 to 27, K = 1 to 16, components up to 12 deviations from
-/// the centre, N = 10⁶).
+/// The share that the tensor cores lose of a sample's difference, relative to the root of the sum of its products'
+/// squares. The largest product alone could lose 2^-24 in each of a few sums; with this share, errors of totals are at
+/// most three quarters of the limit (measured on an H200, 2026-11-22: 28 random mixtures of D = 1 to 27, K = 1 to 16,
+/// components up to 12 deviations from the centre, N = 10⁶).
 const TRUNCATED: f64 = 1.0 / (1u64 << 26) as f64;
-/// What splitting a number into two float16 numbers loses of a product, with random signs.
+/// The share of a product that splitting a number into two float16 numbers loses, with random signs.
 const SPLIT: f64 = 1.0 / (1u64 << 22) as f64;
 
-/// What a total over `n` samples loses for each component, as a share of the root of the sum of its
+/// Returns the share that a total over `n` samples loses for each component, relative to the root of the sum of its
 /// products' squares; and the most that it may lose in all.
 pub(crate) fn loss(n: usize) -> (f64, f64) {
     let n = n as f64;
     (TRUNCATED * n + SPLIT * n.sqrt(), TOTAL_ERROR * (n / MILLION).sqrt().min(1.0))
 }
 
-/// ⌈K / 8⌉.
 pub(crate) fn octets_of(k: usize) -> usize {
     k.div_ceil(COMPONENTS)
 }
 
-/// ⌈sets / 4⌉.
 pub(crate) fn bundles_of(sets: usize) -> usize {
     sets.div_ceil(SETS)
 }
 
-/// The parameters of so many sets: the ranges of the coefficients, of the weights, and of the
-/// reference.
+/// Returns the ranges of the coefficients, the weights and the reference among the parameters of this many sets.
 pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     let octets = octets_of(k);
     let mut start = 0;
@@ -56,7 +50,7 @@ pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     })
 }
 
-/// Numbers of the frame, the reference, and so many sets.
+/// Returns the numbers of the frame, the reference, and this many sets.
 pub(crate) fn numbers(k: usize, d: usize, sets: usize) -> usize {
     FRAME * d + (1 + sets) * mixture_size(k, d)
 }
@@ -82,7 +76,7 @@ pub(crate) fn write<'a>(
         match mixture.covariances() {
             Covariances::Diag(v) => variances.copy_from_slice(&row_major(v.view())),
             Covariances::Spherical(v) => variances.chunks_exact_mut(d).zip(v).for_each(|(row, v)| row.fill(*v)),
-            // No variances: the kernel takes no such set for near.
+            // Without variances: the kernel never takes such a set as near.
             Covariances::Full(_) | Covariances::Tied(_) => variances.fill(0.0),
         }
     }

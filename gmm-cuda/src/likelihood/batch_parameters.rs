@@ -13,14 +13,13 @@ use gmm_core::model::mixture::Mixture;
 use gmm_kernels::likelihood::batch_mma::{MAX_FEATURES, SETS};
 use gmm_kernels::likelihood::batch_parameters::{BLOCK, BatchParametersArgs, shared_bytes};
 
-/// Sets that are evaluated by what they differ in from a reference; all of its K and D, with
-/// diagonal or spherical covariances.
+/// Sets to be evaluated by their differences from a reference of the same K and D; all have diagonals.
 #[derive(Debug, Clone, Copy)]
 pub struct NearSets<'a> {
     pub frame: &'a Frame,
     pub reference: &'a Mixture,
     pub sets: &'a [Mixture],
-    /// Samples over which their totals are to keep their digits.
+    /// The samples over which their totals keep their digits.
     pub n: usize,
 }
 
@@ -33,7 +32,6 @@ impl NearSets<'_> {
         self.reference.n_features()
     }
 
-    /// Makes a workspace ready for [`start`](Self::start).
     pub fn prepare(&self, workspace: &mut Workspace) -> Result<()> {
         let (k, d, sets) = (self.k(), self.d(), self.sets.len());
         let [.., last] = sections(k, d, sets);
@@ -41,9 +39,8 @@ impl NearSets<'_> {
         workspace.mixtures.fill(numbers(k, d, sets), |to| write(self.frame, self.reference, self.sets, to))
     }
 
-    /// Starts to bring the sets to the device and to make their parameters. The constants of those
-    /// that are near to the reference come to the workspace's first offsets; ∞ to those of the
-    /// others, in whose place the reference is.
+    /// Starts to copy the sets to the device and to make their parameters. The workspace's first offsets get the
+    /// constants of near sets, and ∞ for the others, which the reference replaces.
     pub fn start<'a>(
         &self,
         kernel: Kernel<BatchParametersArgs>,
@@ -67,7 +64,6 @@ impl NearSets<'_> {
     }
 }
 
-/// A launch that makes the parameters of `batch_mma` and `batch_wgmma`.
 #[derive(Clone, Copy)]
 struct BatchParameters<'a> {
     /// The frame, the reference and the sets.
@@ -75,7 +71,6 @@ struct BatchParameters<'a> {
     k: usize,
     d: usize,
     sets: usize,
-    /// See [`loss`].
     loss: f64,
     most: f64,
     /// The [`sections`].
@@ -84,7 +79,7 @@ struct BatchParameters<'a> {
 }
 
 impl BatchParameters<'_> {
-    /// A block for each place of each four.
+    /// Returns a block for each place of each four.
     fn grid(&self) -> Grid {
         Grid::new((SETS * bundles_of(self.sets)) as u32, BLOCK, shared_bytes(self.k))
     }

@@ -1,5 +1,4 @@
-//! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x,
-//! measured on that device.
+//! `exp2_bias`: the correction of log₂ of a sample's likelihood for the error of a device's 2^x, measured there.
 use super::reduce_sets::{ReduceSets, Totals};
 use crate::device::gpu::Gpu;
 use crate::device::kernel::Grid;
@@ -13,19 +12,16 @@ use gmm_kernels::likelihood::exp2_bias::Exp2BiasArgs;
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
 use std::f64::consts::LOG2_E;
 
-/// Blocks, threads of a block, and arguments of a thread: 2²² arguments, whatever the device, so
-/// that the sum is formed in the same order everywhere.
+/// Blocks, threads of a block, and arguments of a thread: 2²² arguments, in the same order on any device.
 const BLOCKS: u32 = 1024;
 const THREADS: u32 = 256;
 const PER_THREAD: u32 = 16;
 
-/// The mean error is rounded to a multiple of this. Further digits depend on which arguments were
-/// taken; 10⁻¹⁰ is 10⁻⁴ in the log-likelihood of 10⁶ samples.
+/// The resolution of the mean error; 10⁻¹⁰ is 10⁻⁴ in the log-likelihood of 10⁶ samples. Further digits are arbitrary.
 const RESOLUTION: f64 = 1e-10;
 
-/// What has to be added to log₂ of each sample's likelihood, if every term of it went through the
-/// device's approximate 2^x: the mean relative error of that function, measured when it is first
-/// asked for. The device's context is current.
+/// Returns the correction of log₂ of each sample's likelihood, if every term went through the device's approximate 2^x:
+/// the mean relative error of that function, measured at first use. The device's context is current.
 pub fn exp2_bias(gpu: &Gpu) -> Result<f64> {
     if let Some(bias) = gpu.exp2_bias.get() {
         return Ok(*bias);
@@ -41,7 +37,7 @@ pub fn exp2_bias(gpu: &Gpu) -> Result<f64> {
     let sum = measurement.followed_by(sum).results(&slots, 1)?[0];
     let mean = sum / f64::from(BLOCKS * THREADS * PER_THREAD);
     let bias = -(mean / RESOLUTION).round() * RESOLUTION * LOG2_E;
-    // If another thread has stored its measurement first, that one is used; the two are equal.
+    // Another thread's earlier measurement takes precedence; both are equal.
     Ok(*gpu.exp2_bias.get_or_init(|| bias))
 }
 

@@ -1,10 +1,10 @@
-//! The memory in which the exponents of samples are left for the kernels that form sums of them.
+//! The memory in which the exponents of samples wait for the kernels that sum over them.
 use crate::device::memory::Numbers;
 use crate::device::require;
 use gmm_core::error::Result;
 use gmm_kernels::likelihood::tiled;
 
-/// Where a launch writes its exponents, from which the E-step forms responsibilities.
+/// The place of a launch's exponents, from which the E-step forms responsibilities.
 #[derive(Clone, Copy)]
 pub struct Exponents<'a> {
     /// qₖ of each sample, (components, stride).
@@ -16,7 +16,7 @@ pub struct Exponents<'a> {
 }
 
 impl Exponents<'_> {
-    /// The exponents as an argument of the kernels, for so many components and samples.
+    /// Returns the exponents as a kernel's argument, for this many components and samples.
     pub fn argument(&self, components: usize, samples: usize) -> Result<tiled::Exponents> {
         let what = "the exponents of an E-step";
         require(what, self.stride >= samples)?;

@@ -1,4 +1,4 @@
-//! What the kernels of a family for log-likelihoods do once they are made ready for a task.
+//! The interface of a family's likelihood kernels, once made ready for a task.
 use super::batch_parameters::NearSets;
 use crate::device::memory::Numbers;
 use crate::device::samples::Columns;
@@ -8,7 +8,6 @@ use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::error::Result;
 use std::fmt::Debug;
 
-/// The parameter sets of a launch.
 #[derive(Debug, Clone, Copy)]
 pub enum Sets<'a> {
     /// Each with all of its parameters.
@@ -25,7 +24,7 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// The sets with all of their parameters; none of those for families that compare sets.
+    /// Returns the sets with all of their parameters; empty for families that compare sets.
     pub fn apart(self) -> &'a [DeviceParameters<f32>] {
         match self {
             Self::Apart(sets) => sets,
@@ -34,25 +33,22 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Where a launch is put, and what it reads and writes.
+/// The place of a launch, and its memory.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
     pub stream: &'a Stream,
-    /// It was made ready by [`LikelihoodKernels::prepare`], and its totals are cleared.
+    /// Prepared by [`LikelihoodKernels::prepare`], with cleared totals.
     pub workspace: &'a Workspace,
     pub columns: Columns<'a>,
-    /// Where to write each sample's log₂-likelihood, if it is asked for.
+    /// The place of each sample's log₂-likelihood, if requested.
     pub scores: Option<Numbers<'a, f32>>,
 }
 
-/// Kernels for log-likelihoods, made ready for a task. The sets that they are given have been
-/// checked: they are of the task's shape, and such as the family takes.
+/// Kernels for log-likelihoods, made ready for a task. Their sets have the task's shape, and the family takes them.
 pub trait LikelihoodKernels: Debug + Send + Sync {
-    /// Makes a workspace ready for these parameter sets: parameters as the kernels read them, and
-    /// room for their sums.
+    /// Prepares a workspace for these parameter sets: parameters as the kernels read them, and room for sums.
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()>;
 
-    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their
-    /// totals are written to its first slots.
+    /// Starts the evaluation of the parameter sets of the prepared workspace, whose first slots get their totals.
     fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>>;
 }

@@ -1,19 +1,17 @@
-//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA, so that it is
-//! tested on any machine.
+//! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::{small_k, tiled};
 
-/// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶
-/// a feature), and far enough above the smallest number that differences of the two stay finite.
+/// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and so
+/// far above the smallest number that differences of the two stay finite.
 pub(crate) const DEAD_SEED: f32 = -1e38;
 
-/// Numbers of one component of complete samples for `pair`.
+/// Returns the numbers of one component of complete samples for `pair`.
 pub(crate) fn pair_row(d: usize) -> usize {
     2 * d + 2
 }
 
-/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, m₁, …, w, seed, and zeros;
-/// with missing values s₀, m₀, c₀, s₁, ….
+/// Writes the components to `out`, (K or more, `width`): s₀, m₀, s₁, …, w, seed, zeros; with gaps s₀, m₀, c₀, s₁, ….
 pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, out: &mut [f32]) {
     let d = parameters.n_features;
     let numbers = small_k::numbers(parameters.gaps.is_some());
@@ -34,8 +32,7 @@ pub(crate) fn component_rows(parameters: &DeviceParameters<f32>, width: usize, o
     }
 }
 
-/// The components as the argument of `small_k`, [`small_k::Kind::row`]`(D)` = `ROW`; those behind K
-/// are zeros.
+/// Returns the components as the argument of `small_k`, [`small_k::Kind::row`]`(D)` = `ROW`; those behind K are zeros.
 pub(crate) fn small_k_components<const ROW: usize>(
     parameters: &DeviceParameters<f32>,
 ) -> [[f32; ROW]; small_k::COMPONENTS] {
@@ -62,15 +59,15 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
     }
 }
 
-/// Sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of
-/// `sm` and `constants`; `gaps`: where values are missing.
+/// Returns the sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of `sm` and
+/// `constants`; `gaps`: whether values are missing.
 pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
     let groups = k.div_ceil(t);
     (groups, groups * d * tiled::numbers(gaps) * t, groups * 2 * t)
 }
 
-/// Writes the components in groups of `t`: s, m and, with missing values, c to `sm`, (groups, D, 2
-/// or 3, T); w and seed to `constants`, (groups, 2, T).
+/// Writes the components in groups of `t`: s, m and, with missing values, c to `sm`, (groups, D, 2 or 3, T); w and seed
+/// to `constants`, (groups, 2, T).
 pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     let gaps = parameters.gaps.as_ref();
@@ -96,14 +93,12 @@ pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32
     }
 }
 
-/// Sizes of the parameters of the `full` kernels of `tiled` with bands of `t` rows: length of `sm`
-/// and `constants`.
+/// Returns the sizes of the parameters of `tiled`'s `full` kernels with bands of `t` rows: `sm` and `constants`.
 pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
     (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
 }
 
-/// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and
-/// seed to `constants`, (K, 2).
+/// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed, (K, 2).
 pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
     debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));
@@ -116,7 +111,7 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
         if !alive {
             continue;
         }
-        // Not called for diagonals: `groups` writes those.
+        // Not called for diagonals, which `groups` writes.
         let matrix = parameters.triangle(k);
         for (number, band) in component.chunks_exact_mut((d + 1) * t).enumerate() {
             for (l, i) in (number * t..d.min((number + 1) * t)).enumerate() {
@@ -129,8 +124,8 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
     }
 }
 
-/// Lengths of the parameters of `tiled` with groups of `rows` components, or bands of so many rows:
-/// scales and shifts, and constants; `gaps`: where values are missing.
+/// Returns the lengths of the parameters of `tiled` with groups of `rows` components, or bands of `rows` rows: scales
+/// and shifts, and constants; `gaps`: whether values are missing.
 pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
     if full {
         triangle_sizes(k, d, rows)
@@ -140,7 +135,7 @@ pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: b
     }
 }
 
-/// Writes the components in groups of `rows`, or their triangles in bands of so many rows.
+/// Writes the components in groups of `rows`, or their triangles in bands of this many rows.
 pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
     match parameters.matrices {
         Matrices::Diagonal => groups(parameters, rows, scales, constants),
@@ -148,9 +143,8 @@ pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, scale
     }
 }
 
-/// The natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum
-/// in log₂ units. `bias` is added to each sample's log₂-likelihood (see `exp2_bias`), as is the
-/// parameters' `offset`.
+/// Returns the natural logarithm of the likelihood of samples of total weight `weight`, from a kernel's sum in log₂
+/// units, with `bias` (see `exp2_bias`) and the parameters' `offset` added to each sample's log₂-likelihood.
 pub(crate) fn total(log2: f64, weight: f64, offset: f64, bias: f64) -> f64 {
     std::f64::consts::LN_2 * (log2 + weight * (offset + bias))
 }
@@ -183,8 +177,7 @@ mod tests {
         assert_eq!(small_k[..3].as_flattened(), out);
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
-        // Two groups of two: the last place is padding, and component 1, without weight, is written
-        // like padding.
+        // Two groups of two: the last place is padding, and component 1, without weight, is written like padding.
         let (groups_, sm, constants) = tiled_sizes(3, 2, 2, false);
         assert_eq!((groups_, sm, constants), (2, 16, 8));
         let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);

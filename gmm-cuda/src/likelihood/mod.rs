@@ -1,5 +1,4 @@
-//! Log-likelihoods in float32: totals, totals of many parameter sets, and scores, by the kernels of
-//! `gmm_kernels::likelihood`.
+//! Log-likelihoods in float32 by the kernels of `gmm_kernels::likelihood`: totals, also of many sets, and scores.
 pub(crate) mod batch;
 pub(crate) mod batch_mma;
 pub(crate) mod batch_mma_layout;
@@ -43,10 +42,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Compiles the kernels if need be. The device's context is current.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] for a variant that cannot do the task on this device.
+    /// Compiles the kernels. The device's context is current. [`Error::Kernel`] if the variant cannot do the task here.
     pub fn new(gpu: &Gpu, variant: Variant, task: &Task) -> Result<Self> {
         let shared = variant.shared_bytes(task);
         let too_much = || format!("needs {shared} bytes of shared memory here, more than the device has");
@@ -58,16 +54,13 @@ impl Plan {
         Ok(Self { variant, task: *task, kernels: variant.family.likelihoods(gpu, variant, task)? })
     }
 
-    /// Makes a workspace ready for these parameter sets: parameters as the kernels read them, and
-    /// room for their sums.
+    /// Prepares a workspace for these parameter sets: parameters as the kernels read them, and room for sums.
     pub fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
         self.check(sets)?;
         self.kernels.prepare(workspace, sets)
     }
 
-    /// Starts the evaluation of the parameter sets that the workspace was made ready for; their
-    /// totals are written to its first slots, and with `scores` each sample's log₂-likelihood to
-    /// those.
+    /// Evaluates the prepared parameter sets; totals go to the workspace's first slots, log₂-likelihoods to `scores`.
     pub fn start<'a>(&self, work: Work<'a>, sets: Sets<'_>) -> Result<Running<'a, ()>> {
         self.check(sets)?;
         if work.columns.d() != self.task.d {
@@ -100,7 +93,6 @@ impl Plan {
         }
     }
 
-    /// The error for sets that are not as this variant takes them.
     fn wrong(&self) -> Error {
         Error::Kernel {
             name: self.variant.to_string(),
@@ -118,16 +110,14 @@ pub struct LikelihoodTrial<'a> {
     pub workspace: Workspace,
     pub columns: Columns<'a>,
     pub sets: &'a [DeviceParameters<f32>],
-    /// The same sets, for the kernels that compare them to a reference; None where none is asked
-    /// for.
+    /// The same sets, for the kernels that compare them to a reference, if there is one.
     pub near: Option<NearSets<'a>>,
     pub scores: Option<Numbers<'a, f32>>,
-    /// The plan that was made ready, and for how many samples.
+    /// The prepared plan, and its number of samples.
     pub plan: Option<(Plan, usize)>,
 }
 
 impl<'a> LikelihoodTrial<'a> {
-    /// The sets as a variant takes them.
     fn sets(&self, variant: Variant) -> Sets<'a> {
         self.near.filter(|_| variant.family.facts().compares_sets).map_or(Sets::Apart(self.sets), Sets::Near)
     }

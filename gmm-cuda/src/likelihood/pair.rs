@@ -1,5 +1,4 @@
-//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by
-//! itself.
+//! `pair`: one thread for each (sample, component); the kernel to read first, never chosen by itself.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout::{component_rows, pair_row};
 use crate::device::gpu::{Gpu, Limits};
@@ -67,7 +66,6 @@ impl Family for PairFamily {
     }
 }
 
-/// The kernel made ready for a task.
 #[derive(Debug)]
 struct Ready {
     kernel: Kernel<PairArgs>,
@@ -90,13 +88,12 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// A launch over K components.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
     pub columns: Columns<'a>,
     pub k: usize,
     pub parameters: Numbers<'a, f32>,
-    /// Where to write each sample's log₂-likelihood, if it is asked for.
+    /// The place of each sample's log₂-likelihood, if requested.
     pub scores: Option<Numbers<'a, f32>>,
     pub output: Output<'a>,
 }

@@ -7,10 +7,9 @@ use crate::device::slots::Slots;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
-/// Where `reduce_sets` writes its totals.
 #[derive(Clone, Copy)]
 pub enum Totals<'a> {
-    /// The first so many slots, in the host's memory.
+    /// The first slots, of this number, in the host's memory.
     Slots(&'a Slots, usize),
     Device(Numbers<'a, f64>),
 }
@@ -25,7 +24,7 @@ pub struct ReduceSets<'a> {
 }
 
 impl ReduceSets<'_> {
-    /// A warp for each set.
+    /// Returns a warp for each set.
     pub fn grid(&self, sets: usize) -> Grid {
         Grid::new(sets as u32, WARP, 0)
     }

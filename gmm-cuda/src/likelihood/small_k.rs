@@ -1,5 +1,5 @@
-//! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, so
-//! that no copy to the device is needed, but for the triangles of full and tied covariances.
+//! `small_k`: a total for K ≤ 8 and D ≤ 16. The components are part of the kernel's argument, which saves a copy to the
+//! device, except for the triangles of full and tied covariances.
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
 use crate::device::gpu::{Gpu, Limits};
@@ -63,7 +63,7 @@ impl Family for SmallKFamily {
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        // With missing values it holds as many marks of what is observed as features.
+        // With missing values it holds a mark of observation for each feature.
         let max_registers = if task.gaps { 168 } else { 120 };
         let kernels = Kernels::new(gpu, task.d, kind(task), max_registers)?;
         let grid = variant.grid(task, gpu.limits.multiprocessors);
@@ -71,7 +71,6 @@ impl Family for SmallKFamily {
     }
 }
 
-/// The kernels made ready for a task.
 #[derive(Debug)]
 struct Ready {
     kernels: Kernels,
@@ -98,7 +97,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// The kind of kernel for a task.
 pub fn kind(task: &Task) -> Kind {
     match task.covariance {
         Covariance::Tied => Kind::Tied,
@@ -108,7 +106,7 @@ pub fn kind(task: &Task) -> Kind {
     }
 }
 
-/// What a launch reads and writes besides the components.
+/// The memory of a launch besides the components.
 #[derive(Clone, Copy)]
 pub struct Memory<'a> {
     pub columns: Columns<'a>,
@@ -143,20 +141,18 @@ launch!([const ROW: usize], SmallK<'_, ROW>, SmallKArgs<ROW>, "small_k", |launch
     })
 });
 
-/// One instance for each size that the numbers of a component can have.
+/// Makes one instance for each size of a component.
 macro_rules! instances {
     ($($name:ident $row:literal),*) => {
-        /// A compiled kernel, by the size of a component.
         #[derive(Debug, Clone, Copy)]
         pub enum Kernels {
             $(
-                /// Components of so many numbers.
+                /// Components of this many numbers.
                 $name(Kernel<SmallKArgs<$row>>)
             ),*
         }
 
         impl Kernels {
-            /// The kernel for D features.
             pub fn new(gpu: &Gpu, d: usize, kind: Kind, max_registers: u32) -> Result<Self> {
                 $(
                     if let Some(entry) = entries::small_k::<$row>(d, kind) {
@@ -166,7 +162,6 @@ macro_rules! instances {
                 Err(mismatch("the features of `small_k`", vec![16], vec![d]))
             }
 
-            /// Starts the evaluation of one parameter set.
             pub fn start<'a>(
                 &self,
                 stream: &'a Stream,

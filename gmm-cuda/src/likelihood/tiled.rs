@@ -1,5 +1,4 @@
-//! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores,
-//! exponents for the E-step.
+//! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores, exponents for the E-step.
 use super::exponents::Exponents;
 use super::launch::{LikelihoodKernels, Sets, Work};
 use super::layout;
@@ -20,8 +19,8 @@ use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
 
-/// `tiled8`: totals and scores of any shape, in tiles of eight components, or of eight rows of a
-/// triangle. Its split is the warps of a block along the components.
+/// `tiled8`: totals and scores of any shape, in tiles of eight components, or of eight rows of a triangle. Its split is
+/// the warps of a block along the components.
 pub static TILED8: TiledFamily = TiledFamily { rows: 8 };
 /// `tiled16`: the same in tiles of sixteen.
 pub static TILED16: TiledFamily = TiledFamily { rows: 16 };
@@ -75,7 +74,6 @@ impl Family for TiledFamily {
     }
 }
 
-/// The kernel made ready for a task.
 #[derive(Debug)]
 struct Ready {
     kernel: Kernel<TiledArgs>,
@@ -116,7 +114,6 @@ impl LikelihoodKernels for Ready {
     }
 }
 
-/// A launch over K components.
 #[derive(Clone, Copy)]
 pub struct Tiled<'a> {
     pub columns: Columns<'a>,
@@ -124,9 +121,7 @@ pub struct Tiled<'a> {
     pub k: usize,
     /// Components of a tile, or rows of a triangle's tile.
     pub rows: usize,
-    /// Whether components have triangles.
     pub full: bool,
-    /// Whether values are missing.
     pub gaps: bool,
     /// Warps of a block along the components.
     pub across: u32,
@@ -134,14 +129,14 @@ pub struct Tiled<'a> {
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,
-    /// Where to write each sample's log₂-likelihood, if it is asked for.
+    /// The place of each sample's log₂-likelihood, if requested.
     pub scores: Option<Numbers<'a, f32>>,
     pub exponents: Option<Exponents<'a>>,
     pub output: Output<'a>,
 }
 
 impl Tiled<'_> {
-    /// Samples that a block of so many threads takes at a time.
+    /// Returns the samples that a block of this many threads takes at a time.
     pub fn block_samples(threads: u32, across: u32) -> usize {
         (threads / WARP / across) as usize * WARP_SAMPLES
     }

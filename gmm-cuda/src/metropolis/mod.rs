@@ -18,30 +18,26 @@ use gmm_kernels::likelihood::small_k::{COMPONENTS, MAX_FEATURES};
 use gmm_kernels::metropolis::MetropolisArgs;
 use shape::Shape;
 
-/// Steps of a chain's first launch, few because the device waits until the host has made them. Each
-/// launch has twice as many as the one before, up to `MOST_STEPS`.
+/// Steps of a chain's first launch, which waits for the host to make them, and the most, after repeated doubling.
 const FIRST_STEPS: usize = 32;
 const MOST_STEPS: usize = 512;
-/// About how long a launch may take, in seconds: a chain can only be stopped, and a display only
-/// updated, between launches.
+/// The approximate seconds of a launch: a chain can be stopped, and a display updated, only between launches.
 const LAUNCH: f64 = 0.05;
 /// Fused multiply-adds in a second, for a rough estimate of the time of a step.
 const SPEED: f64 = 1e13;
 
-/// Whether K and D of the target's mixtures are small enough for the kernels.
+/// Returns whether K and D of the target's mixtures are small enough for the kernels.
 pub fn takes(target: &MetropolisTarget) -> bool {
     target.n_components <= COMPONENTS && target.n_features <= MAX_FEATURES
 }
 
-/// Some steps, with the host's and the device's memory for them and their results. Two take turns:
-/// the host fills one while the device works on the other.
+/// Some steps, with memory for them and their results. The host fills one while the device works on the other.
 #[derive(Debug)]
 struct Segment {
     steps: LockedBuffer<f64>,
     densities: LockedBuffer<f64>,
     device_steps: DeviceBuffer<f64>,
     device_densities: DeviceBuffer<f64>,
-    /// Steps that it holds.
     count: usize,
 }
 
@@ -57,7 +53,7 @@ impl Segment {
     }
 }
 
-/// A kernel made ready for a target over the samples of an evaluator.
+/// A kernel made ready for a target over an evaluator's samples.
 #[derive(Debug)]
 pub struct Metropolis {
     pub shape: Shape,
@@ -67,18 +63,14 @@ pub struct Metropolis {
     constant: f64,
     state: DeviceBuffer<f64>,
     exchange: DeviceBuffer<f64>,
-    /// Most steps of a launch.
     most_steps: usize,
-    /// The segments that no launch uses at the moment.
+    /// The segments that no launch is using.
     segments: Vec<Segment>,
 }
 
 impl Metropolis {
-    /// The device's context is current. `exp2_bias` is added to the kernel's log₂ of each sample's
-    /// likelihood.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] for a shape that the device cannot launch.
+    /// The device's context is current. `exp2_bias` is added to the kernel's log₂ of each sample's likelihood.
+    /// [`Error::Kernel`] if the device cannot launch a shape.
     pub fn new(
         gpu: &Gpu,
         target: &MetropolisTarget,
@@ -123,12 +115,11 @@ impl Metropolis {
         })
     }
 
-    /// Whether it was made for this target.
     pub fn is_for(&self, target: &MetropolisTarget) -> bool {
         self.target == *target
     }
 
-    /// Takes a chain from `point` through the steps until there are no more.
+    /// Takes a chain from `point` through all steps.
     pub fn run(
         &mut self,
         stream: &Stream,
@@ -141,7 +132,7 @@ impl Metropolis {
         if point.len() != dim || columns.d() != self.target.n_features {
             return Err(mismatch("the point of a chain", vec![dim], vec![point.len()]));
         }
-        // A run that failed has dropped its segments.
+        // A failed run has dropped its segments.
         while self.segments.len() < 2 {
             self.segments.push(Segment::new(width, self.most_steps)?);
         }
@@ -154,8 +145,7 @@ impl Metropolis {
         Ok(())
     }
 
-    /// Takes the chain whose state is on the device through the steps, with the two segments that
-    /// are `free`.
+    /// Takes the chain, whose state is on the device, through the steps, with the two segments that are `free`.
     fn all_steps(
         &self,
         stream: &Stream,
@@ -187,8 +177,7 @@ impl Metropolis {
                     None
                 }
             };
-            // While the device works on the segment just started, the host takes the results of the
-            // one before.
+            // While the device works on the new segment, the host takes the results of the previous one.
             let ended = started.is_none();
             if let Some(running) = std::mem::replace(&mut under_way, started)
                 && let Some(Steps { segment, .. }) = running.wait()?
@@ -202,7 +191,7 @@ impl Metropolis {
         }
     }
 
-    /// Sends the steps of a segment, starts them, and has the densities of the proposals sent back.
+    /// Sends a segment's steps, starts them, and starts to copy the proposals' densities back.
     fn start<'a>(
         &'a self,
         stream: &'a Stream,
@@ -234,7 +223,6 @@ impl Metropolis {
     }
 }
 
-/// A launch over the steps of a segment.
 #[derive(Debug)]
 struct Steps<'a> {
     segment: Segment,
@@ -243,7 +231,7 @@ struct Steps<'a> {
     target: &'a MetropolisTarget,
     terms: Numbers<'a, f64>,
     constant: f64,
-    /// Steps of former launches with the same `exchange`.
+    /// Steps of earlier launches with the same `exchange`.
     before: u32,
     state: Numbers<'a, f64>,
     exchange: Numbers<'a, f64>,

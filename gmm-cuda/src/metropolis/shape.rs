@@ -7,27 +7,23 @@ use gmm_kernels::simt::WARP;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most threads of a block: with so many, each has as many registers as the kernel needs.
+/// Most threads of a block, with which each has the registers that the kernel needs.
 const MAX_BLOCK: u32 = 512;
-/// The share of the L2 cache that is used for samples.
+/// The share of the L2 cache for samples.
 const CACHED: f64 = 0.6;
-/// The name of the kernel.
 pub const NAME: &str = "metropolis";
 
-/// The shape of a launch. The bits of a log density depend on blocks and threads alone.
+/// The shape of a launch. The bits of a log density depend only on blocks and threads.
 ///
-/// Its text form is `metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`, for example
-/// `metropolis:512x132/1:28`.
+/// Its text form is `metropolis:BLOCKxBLOCKS/RESIDENT:CACHED`, for example `metropolis:512x132/1:28`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Threads of a block.
     pub block: u32,
     /// Blocks, one on each multiprocessor.
     pub blocks: u32,
-    /// Rounds of a block's samples that stay in shared memory. There is room for one more, through
-    /// which the others pass.
+    /// Rounds of a block's samples that stay in shared memory, which has one more place for the others to pass.
     pub resident: u32,
-    /// Megabytes (10⁶) of the other samples to be kept in the L2 cache.
+    /// Megabytes (10⁶) of the other samples to keep in the L2 cache.
     pub cached: u32,
 }
 
@@ -58,8 +54,7 @@ impl FromStr for Shape {
 }
 
 impl Shape {
-    /// A block for each multiprocessor, or for each 128 quads if that is fewer; as many rounds in
-    /// shared memory as fit.
+    /// Returns a block for each multiprocessor, or each 128 quads if fewer, and as many resident rounds as fit.
     pub fn new(n: usize, target: &MetropolisTarget, limits: &Limits) -> Self {
         let d = target.n_features;
         let quads = n.div_ceil(QUAD) as u32;
@@ -82,14 +77,13 @@ impl Shape {
         metropolis::shared_bytes(target.n_features, target.dim(), self.block, self.resident + 1)
     }
 
-    /// Quads of a block's share that are in shared memory or are to stay in the L2 cache; those
-    /// behind them are read from memory in each step.
+    /// Returns the quads of a block in shared memory or the L2 cache; the rest are read from memory in each step.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let cached = self.cached as usize * 1_000_000 / (d * QUAD * size_of::<f32>()) / self.blocks as usize;
         (self.resident as usize * self.block as usize + cached).min(u32::MAX as usize) as u32
     }
 
-    /// Registers that a thread may have so that a block fits a multiprocessor.
+    /// Returns the limit of registers with which a block fits a multiprocessor.
     pub fn max_registers(&self) -> Option<u32> {
         let registers = (1 << 16) / self.block / 8 * 8;
         (registers < 255).then_some(registers)
@@ -158,7 +152,7 @@ mod tests {
         let shape = |n| Shape::new(n, &target(8, 13), &H200).to_string();
         assert_eq!(shape(100), "metropolis:128x1/0:37");
         assert_eq!(shape(10_000), "metropolis:128x20/0:37");
-        // 2 · 512 of a block's 1894 quads are in shared memory, half of them for good.
+        // 2 · 512 of a block's 1894 quads are in shared memory, half of them permanently.
         assert_eq!(shape(1_000_000), "metropolis:512x132/1:37");
     }
 }

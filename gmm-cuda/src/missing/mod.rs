@@ -1,5 +1,4 @@
-//! Samples with missing values: diagonal and spherical covariances column by column, the others
-//! pattern by pattern.
+//! Samples with missing values: diagonal and spherical covariances column by column, others pattern by pattern.
 pub(crate) mod by_pattern;
 mod scores;
 
@@ -14,10 +13,7 @@ use gmm_core::model::mixture::Mixture;
 use gmm_core::precision::Precision;
 pub(super) use scores::add_offsets;
 
-/// The engine of samples with missing values.
-///
-/// # Errors
-/// [`Error::Kernel`].
+/// Returns the engine of samples with missing values. Errors: [`Error::Kernel`].
 pub(super) fn engine<'a>(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Box<dyn Engine + 'a>> {
     options.kernel.as_deref().map(Requested::new).transpose()?;
     let precision = match samples.view() {
@@ -34,13 +30,12 @@ pub(super) fn engine<'a>(samples: Samples<'a>, ordinal: usize, options: &CudaOpt
 }
 
 impl<'a> Engine for MissingEngine<'a, Box<dyn Engine + 'a>> {
-    /// Whether no side sends the samples to the device in chunks.
+    /// Returns whether no side sends the samples to the device in chunks.
     fn is_resident(&self) -> bool {
         self.by_column.made().is_none_or(|engine| engine.is_resident())
     }
 
-    /// # Errors
-    /// [`Error::Unsupported`] for covariances between features.
+    /// Errors: also [`Error::Unsupported`] for covariances between features.
     fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
         if mixture.covariance_type().has_matrices() {
             return Err(Error::Unsupported {

@@ -1,5 +1,4 @@
-//! The part of a sample's score that depends on which of its values are missing. The kernels leave
-//! it out.
+//! The part of a sample's score that depends on which values are missing, which the kernels leave out.
 use crate::source::Source;
 use gmm_core::backends::device_parameters::ColumnConstants;
 use gmm_core::data::samples::View;
@@ -7,12 +6,10 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array1, ArrayView2, ArrayViewMut1, Axis, Zip};
 use std::f64::consts::LN_2;
 
-/// Rows that a thread takes at a time.
 const ROWS: usize = 4096;
 
-/// Adds to `scores`, which have the mixture's offset with its mean over the samples, what the
-/// constants of a sample's observed columns differ from that mean. A sample without an observed
-/// value has the score 0, exactly.
+/// Adds to `scores`, which include the mixture's offset with its mean over the samples, the difference of a sample's
+/// constants of observed columns from that mean. A sample without an observed value has the score 0, exactly.
 pub fn add_offsets<T>(source: &Source<'_>, gaps: Option<&ColumnConstants<T>>, mut scores: Array1<f64>) -> Array1<f64> {
     let (Source::Host(samples, _), Some(gaps)) = (source, gaps) else { return scores };
     match samples.view() {

@@ -1,6 +1,5 @@
-//! What a family of kernels says of itself: its name, what it cannot do and why, the shapes of
-//! launches that are worth timing, and its launches. Each family is a type in a file of its own,
-//! which implements [`Family`]; [`families`](crate::families) is the list of them.
+//! The interface of a family of kernels: name, limits with reasons, shapes worth timing, and launches. A family is a
+//! type in its own file that implements [`Family`]; [`families`](crate::families) lists them.
 use super::task::{Multiplies, Operation, Shape, Task};
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::Grid;
@@ -14,7 +13,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The covariances that a family takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CovarianceShapes {
     All,
@@ -25,13 +23,13 @@ pub enum CovarianceShapes {
 }
 
 impl CovarianceShapes {
-    /// Whether matrices are among them, or else diagonals.
+    /// Returns whether the family takes matrices, or diagonals.
     pub fn contain(self, matrices: bool) -> bool {
         self == Self::All || (self == Self::Matrices) == matrices
     }
 }
 
-/// The unit of a multiprocessor that a family multiplies with.
+/// The unit of a multiprocessor that multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// The ordinary instructions, in float32 or float64.
@@ -43,7 +41,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Whether a device lacks it, in words.
+    /// Returns why a device lacks it, if it does.
     fn problem(self, limits: &Limits) -> Option<String> {
         (self == Self::Wgmma && !limits.warpgroups).then(|| "needs a device of compute capability 9.0".into())
     }
@@ -59,39 +57,33 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What does not depend on the task.
+/// The facts that do not depend on the task.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {
-    /// The name that a user asks for it by: what it computes, and its unit if that is another one than
-    /// [`Unit::Cores`].
+    /// The name that a user requests: what it computes, and its unit unless that is [`Unit::Cores`].
     pub name: &'static str,
-    /// What it multiplies with.
     pub unit: Unit,
-    /// What it computes and how, in a few words.
     pub about: &'static str,
     pub operations: &'static [Operation],
     /// Whether it takes samples with missing values (under diagonal covariances).
     pub gaps: bool,
     pub covariances: CovarianceShapes,
-    /// Whether it takes samples with weights.
     pub weights: bool,
-    /// Whether its text form has the split where that is one.
+    /// Whether its text form shows the split even if it is one.
     pub always_has_split: bool,
-    /// Whether it evaluates parameter sets by what they differ in from a reference.
+    /// Whether it evaluates parameter sets by their differences from a reference.
     pub compares_sets: bool,
-    /// Whether it sums Σₖ wₖ·2^qₖ without the maximum taken out, so that the bias of the device's 2^x is
-    /// in every sample's likelihood. (With the maximum taken out the largest term is 2⁰, which is exact.)
+    /// Whether it sums Σₖ wₖ·2^qₖ without taking out the maximum, so that the bias of the device's 2^x enters every
+    /// sample's likelihood. (With the maximum taken out, the largest term is 2⁰, which is exact.)
     pub exp2_bias: bool,
-    /// Whether its time is that of the memory rather than of its arithmetic, so that a part of the samples
-    /// does not tell what all of them take.
+    /// Whether memory rather than arithmetic bounds its time, so that it must be timed with all samples.
     pub timed_with_all_samples: bool,
-    /// Whether its E-step holds so much memory that it is ready for one task at a time.
+    /// Whether its E-step holds so much memory that it is kept ready for one task only.
     pub large_memory: bool,
 }
 
 impl Facts {
-    /// Of a family of ordinary instructions that takes complete samples with or without weights, and all
-    /// covariances.
+    /// Returns the facts of a family of ordinary instructions for complete samples and all covariances and weights.
     pub const fn complete(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
         Self {
             name,
@@ -109,71 +101,62 @@ impl Facts {
         }
     }
 
-    /// Of one that takes complete samples without weights, and diagonal covariances.
+    /// Returns the facts of a family for complete samples without weights, and diagonal covariances.
     pub const fn plain(name: &'static str, about: &'static str, operations: &'static [Operation]) -> Self {
         let complete = Self::complete(name, about, operations);
         Self { covariances: CovarianceShapes::Diagonals, weights: false, ..complete }
     }
 }
 
-/// A kernel, or several that work together. To add one: CONTRIBUTING.md, "Kernels".
+/// A kernel, or several that work together. To add one, see CONTRIBUTING.md, "Kernels".
 pub trait Family: Sync {
     fn facts(&self) -> Facts;
 
-    /// The numbers of components K and features D that it takes, in words.
+    /// Returns the numbers of components K and features D that it takes, in words.
     fn sizes(&self) -> String;
 
-    /// Why it cannot do a task that its [`Facts`] do not exclude.
+    /// Returns why it cannot do a task that its [`Facts`] allow, if it cannot.
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String>;
 
-    /// The shapes that are worth timing, the likely best first.
+    /// Returns the shapes worth timing, the likely best first.
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape>;
 
-    /// The amounts of data to try to keep in the L2 cache (see [`Variant::cached`]), the likely
-    /// best first.
+    /// Returns the amounts of data to keep in the L2 cache (see [`Variant::cached`]), the likely best first.
     fn cached(&self, _: &Task, _: &Limits) -> Vec<Option<u32>> {
         vec![None]
     }
 
-    /// Whether a shape of whole warps meets the requirements of the kernels' documentation.
+    /// Returns whether a shape of whole warps meets the kernels' requirements.
     fn is_launchable(&self, shape: Shape) -> bool {
         shape.split == 1
     }
 
-    /// Samples that a block takes at a time.
+    /// Returns the samples that a block takes at a time.
     fn samples_of_block(&self, shape: Shape) -> usize {
         shape.block as usize
     }
 
-    /// Bytes of dynamic shared memory that a launch takes.
+    /// Returns the bytes of dynamic shared memory of a launch.
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize;
 
-    /// What it multiplies on the tensor cores in an E-step of matrices (`full`) or of diagonals;
-    /// None if it does not use these.
+    /// Returns what it multiplies on the tensor cores in an E-step of matrices (`full`) or diagonals, if anything.
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
         None
     }
 
-    /// Its kernels for log-likelihoods, made ready for a task. The device's context is current.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if it has none.
+    /// Prepares its kernels for log-likelihoods of a task. The context is current. [`Error::Kernel`] if it has none.
     fn likelihoods(&self, _: &Gpu, variant: Variant, _: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let problem = "is not a kernel for log-likelihoods alone".into();
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
     }
 
-    /// Whether its E-step takes the moments of each component of this mixture around the component's
-    /// centre.
+    /// Returns whether its E-step takes each component's moments around the component's centre for this mixture.
     fn is_central(&self, _: &Layouts<'_>) -> bool {
         false
     }
 
-    /// Its kernels of the E-step, made ready for up to `task.n` samples at once; `same`: for the same
-    /// `task.n` samples each time. The device's context is current.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] if it has none.
+    /// Prepares its kernels of the E-step for up to `task.n` samples at once, or if `same`, for the same samples each
+    /// time. The device's context is current. [`Error::Kernel`] if it has none.
     fn e_step(&self, _: &Gpu, variant: Variant, _: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
         let problem = "has no E-step".into();
         Err(Error::Kernel { name: variant.to_string(), problem, available: String::new() })
@@ -181,22 +164,22 @@ pub trait Family: Sync {
 }
 
 impl<'a> dyn Family + 'a {
-    /// Why this family cannot do a task, if it cannot.
+    /// Returns why this family cannot do a task, if it cannot.
     pub fn problem(&self, task: &Task, limits: &Limits) -> Option<String> {
         let takes = self.facts();
         let refusal = if !takes.operations.contains(&task.operation) {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
-            "takes samples without missing values only"
+            "takes only samples without missing values"
         } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
-            "does not compute what is linear in the features alone"
+            "does not compute linear terms alone"
         } else if !takes.covariances.contain(task.full()) {
             match takes.covariances {
-                CovarianceShapes::Matrices => "takes covariances of type full or tied only",
-                _ => "takes covariances of type diag or spherical only",
+                CovarianceShapes::Matrices => "takes only covariances of type full or tied",
+                _ => "takes only covariances of type diag or spherical",
             }
         } else if task.weighted && !takes.weights {
-            "takes samples without weights only"
+            "takes only samples without weights"
         } else {
             return takes.unit.problem(limits).or_else(|| self.limit(task, limits));
         };
@@ -207,7 +190,6 @@ impl<'a> dyn Family + 'a {
         self.facts().name
     }
 
-    /// Whether it has an operation.
     pub fn has(&self, operation: Operation) -> bool {
         self.facts().operations.contains(&operation)
     }
@@ -233,24 +215,22 @@ impl fmt::Debug for dyn Family + '_ {
     }
 }
 
-/// The limit of a number of features or components, in words.
+/// Returns the text of an exceeded limit of features or components.
 pub fn at_most(what: &str, most: usize, got: usize) -> Option<String> {
-    (got > most).then(|| format!("takes at most {most} {what}, and here are {got}"))
+    (got > most).then(|| format!("takes at most {most} {what}, not {got}"))
 }
 
-/// Why a task has no room in shared memory, where it does not fit: its components, if one of them would fit,
-/// or else its features.
+/// Returns why a task has no room in shared memory, if it has none: its components if one would fit, or its features.
 pub fn no_room(task: &Task, fits: impl Fn(&Task) -> bool) -> Option<String> {
     let Task { k, d, .. } = *task;
     let what = match fits(&Task { k: 1, ..*task }) {
-        true => format!("{k} components of {d} features, but fewer,"),
+        true => format!("as many as {k} components of {d} features"),
         false => format!("samples of {d} features"),
     };
     (!fits(task)).then(|| format!("cannot hold {what} in shared memory"))
 }
 
-/// The shapes of which a multiprocessor holds as many blocks as they ask for; if there is none, the
-/// one with the smallest block, one block at a time.
+/// Returns the shapes whose blocks all fit on a multiprocessor, or else the smallest block alone.
 pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limits) -> Vec<Shape> {
     let fits = |shape: &Shape| {
         let shared = family.shared_bytes(task, *shape);
@@ -264,16 +244,14 @@ pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limit
     smallest.map(|shape| Shape { per_multiprocessor: 1, ..shape }).into_iter().collect()
 }
 
-/// A family and the shape of its launch: what two runs must have in common to give the same bits.
+/// A family and the shape of its launch: two runs with the same variant give the same bits.
 ///
-/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or
-/// `tiled16/2:128x3:all`.
+/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or `tiled16/2:128x3:all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
     pub family: &'static dyn Family,
     pub shape: Shape,
-    /// Megabytes (10⁶) of the data that the L2 cache is asked to hold from launch to launch;
-    /// `None`: all of it.
+    /// Megabytes (10⁶) of the data that the L2 cache should hold from launch to launch; `None` for all.
     pub cached: Option<u32>,
 }
 
@@ -293,7 +271,6 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// Whether the shape meets the requirements in the kernels' documentation.
     pub fn is_launchable(&self) -> bool {
         let Shape { split, block, per_multiprocessor } = self.shape;
         let whole = (WARP..=1024).contains(&block) && block.is_multiple_of(WARP);
@@ -301,29 +278,26 @@ impl Variant {
         whole && counts && self.family.is_launchable(self.shape)
     }
 
-    /// Blocks of a grid over `n` samples: no more than there is work for.
+    /// Returns the blocks of a grid over `n` samples, no more than have work.
     pub fn blocks(&self, n: usize, multiprocessors: u32) -> u32 {
         self.most_blocks(n, self.family.samples_of_block(self.shape), multiprocessors)
     }
 
-    /// The grid of a launch over `task.n` samples, with as much shared memory as it takes.
+    /// Returns the grid of a launch over `task.n` samples, with its shared memory.
     pub fn grid(&self, task: &Task, multiprocessors: u32) -> Grid {
         Grid::new(self.blocks(task.n, multiprocessors), self.shape.block, self.shared_bytes(task))
     }
 
-    /// Blocks of a launch over `n` samples where a block takes so many of them in a round: as many as
-    /// have work, but no more than are there at the same time.
+    /// Returns the blocks of a launch over `n` samples, `per_block` in a round: no more than have work or run at once.
     pub fn most_blocks(&self, n: usize, per_block: usize, multiprocessors: u32) -> u32 {
         let most = multiprocessors * self.shape.per_multiprocessor;
         n.div_ceil(per_block).clamp(1, most as usize) as u32
     }
 
-    /// Bytes of dynamic shared memory of a launch.
     pub fn shared_bytes(&self, task: &Task) -> usize {
         self.family.shared_bytes(task, self.shape)
     }
 
-    /// Quads that the L2 cache is asked to hold.
     pub fn cached_quads(&self, d: usize) -> u32 {
         let quads = |megabytes: u32| megabytes as usize * 1_000_000 / (d * QUAD * size_of::<f32>());
         self.cached.map_or(u32::MAX, |megabytes| quads(megabytes).min(u32::MAX as usize) as u32)

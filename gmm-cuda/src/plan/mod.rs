@@ -1,9 +1,7 @@
-//! The plan of an evaluation: which kernels can make it, in which shapes of launch, and which of
-//! these is the fastest.
+//! The plan of an evaluation: the kernels that can make it, their shapes of launch, and the fastest of these.
 //!
-//! Each family of kernels says what it can do ([`family::Family`]); `gmm devices --kernels` prints
-//! that. [`families`](super::families) is the list of them and chooses the candidates for a task,
-//! [`timing`] chooses among these by measured time.
+//! Each family of kernels declares its abilities ([`family::Family`]), which `gmm devices --kernels` prints.
+//! [`families`](super::families) lists the families and the candidates for a task, among which [`timing`] chooses.
 pub mod family;
 pub mod task;
 pub mod timing;

@@ -1,15 +1,13 @@
-//! A task: an operation, with all that the choice of its kernels depends on; and the shape of a
-//! launch.
+//! A task: an operation and everything that the choice of its kernels depends on; and the shape of a launch.
 use crate::device::samples::DeviceSamples;
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
 use std::fmt;
 
-/// Multiply-adds of an E-step that takes about 0.1 ms on a large device. For a shorter one, timing
-/// several shapes costs more than the best of them saves.
+/// The multiply-adds of an E-step of about 0.1 ms on a large device. For shorter ones timing costs more than it saves.
 const LONG_ESTEP: usize = 2_000_000_000;
 
-/// What is computed over the samples.
+/// The result computed over the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// The total log-likelihood for one parameter set.
@@ -33,51 +31,46 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The covariances of a task's mixtures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Covariance {
     /// Types `diag` and `spherical`.
     Diagonal,
     Full,
     Tied,
-    /// An E-step of type `tied`, of which only what is linear in the features is computed for each
-    /// sample: what is quadratic is the same for all components, and its sum over the samples does not
-    /// depend on the mixture.
+    /// An E-step of type `tied` that computes only the linear terms for each sample: the quadratic ones are the same
+    /// for all components, and their sum over the samples does not depend on the mixture.
     TiedLinear,
 }
 
-/// What the tensor cores multiply without a loss of digits that would show.
+/// The factors that the tensor cores can multiply without a noticeable loss of digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Digits {
-    /// Products of features, by which squares in the exponents are expanded (E-step), or in the
-    /// differences of the parameter sets' exponents (totals of many sets); and features.
+    /// Features and their products, which expand squares in exponents (E-step) or in differences of these (many
+    /// totals).
     Expandable,
     /// Features, with the triangles of matrices (E-step).
     Whitenable,
     Neither,
 }
 
-/// An operation in float32, with all that the choice of its kernel and launch depends on.
+/// An operation in float32, with everything that the choice of kernel and launch depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Task {
     pub operation: Operation,
-    /// Samples of a launch.
     pub n: usize,
     pub k: usize,
     pub d: usize,
     pub covariance: Covariance,
-    /// Whether the moments of each component are taken around the component's centre, not the
-    /// data's (E-step).
+    /// Whether each component's moments are around its own centre, not the data's (E-step).
     pub central: bool,
     pub digits: Digits,
-    /// Whether samples have weights.
     pub weighted: bool,
-    /// Whether values are missing (then the covariances are diagonal).
+    /// Whether values are missing; then covariances are diagonal.
     pub gaps: bool,
 }
 
 impl fmt::Display for Task {
-    /// The size class: everything that the choice depends on, N to the power of ten.
+    /// Writes the size class: everything that the choice depends on, with N to the power of ten.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.operation;
         let shape = match self.covariance {
@@ -99,7 +92,7 @@ impl fmt::Display for Task {
 }
 
 impl Task {
-    /// The task of an operation over mixtures like this one, of whose digits nothing is known.
+    /// Returns the task of an operation over mixtures like this one, before [`Digits`] are known.
     pub fn new(operation: Operation, data: &DeviceSamples<f32>, mixture: &Mixture) -> Self {
         let (k, d) = mixture.means().dim();
         Self {
@@ -120,7 +113,7 @@ impl Task {
         }
     }
 
-    /// Whether exponents are computed with matrices.
+    /// Returns whether exponents are computed with matrices.
     pub fn full(&self) -> bool {
         matches!(self.covariance, Covariance::Full | Covariance::Tied)
     }
@@ -133,21 +126,20 @@ impl Task {
         self.digits == Digits::Expandable
     }
 
-    /// Whether an E-step takes so long that its shapes are worth timing.
+    /// Returns whether an E-step takes so long that its shapes are worth timing.
     pub fn is_long(&self) -> bool {
         let pairs = if self.full() { self.d * self.d } else { 4 * self.d };
         self.n.saturating_mul(self.k).saturating_mul(pairs) >= LONG_ESTEP
     }
 }
 
-/// The shape of a launch, of which a family offers several where its time depends on it.
+/// The shape of a launch. A family offers several if its time depends on the shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// A second division (lanes, tiles, warps), which each family documents. One where it divides nothing.
+    /// A second division (lanes, tiles, warps), documented by each family; one if unused.
     pub split: u32,
-    /// Threads of a block.
     pub block: u32,
-    /// Blocks of the grid for each multiprocessor, at most.
+    /// The most blocks of the grid for each multiprocessor.
     pub per_multiprocessor: u32,
 }
 
@@ -157,10 +149,9 @@ impl Shape {
     }
 }
 
-/// What the tensor cores multiply with what they have of a mixture.
+/// The factor by which the tensor cores multiply a mixture's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Multiplies {
     Features,
-    /// Products of two features.
     Products,
 }

@@ -1,8 +1,7 @@
-//! The choice of a variant by measured time, remembered in the process and, where the caller names
-//! one, in a file.
+//! The choice of a variant by measured time, remembered in the process and, if the caller names one, in a file.
 //!
-//! The first choice of a process for a task stands until its end, so that equal evaluations give
-//! equal bits. The file makes it stand from process to process; a damaged file counts as empty.
+//! A process's first choice for a task stands until its end, so that equal evaluations give equal bits. The file keeps
+//! it for later processes; a damaged file counts as empty.
 use super::family::{Family, Variant};
 use super::task::Task;
 use crate::device::gpu::{Gpu, lock};
@@ -14,31 +13,29 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the variants of a task may be timed.
+/// The time for timing the variants of a task.
 const BUDGET: Duration = Duration::from_secs(2);
-/// A variant that takes more than this many times as long as the best so far is measured only once.
+/// A variant slower than the best so far by this factor is measured only once.
 const HOPELESS: f64 = 3.0;
-/// A later variant must take less than this share of the best time so far: a smaller difference may
-/// be noise.
+/// A later variant must take less than this share of the best time so far, since a smaller difference may be noise.
 const BETTER: f64 = 0.98;
-/// Launches of a measurement together take about this long, if a single one does not.
+/// The approximate time of a measurement, by several launches if one is shorter.
 const MEASUREMENT: f64 = 1e-3;
-/// Fused multiply-adds of a launch that is long enough to judge a kernel that is bound by them.
+/// The fused multiply-adds of a launch long enough to judge a kernel bound by them.
 const ENOUGH_WORK: usize = 20_000_000_000;
-/// Samples that fill any device with work.
+/// The samples that fill any device with work.
 const ENOUGH_SAMPLES: usize = 1 << 19;
 
-/// What is evaluated while variants are timed.
+/// The evaluation by which variants are timed.
 pub trait Trial {
     /// Makes a variant ready for the first `n` samples.
     fn prepare(&mut self, variant: Variant, n: usize) -> Result<()>;
 
-    /// Seconds of one launch of what was made ready: the mean over `repeats` of them, back to back,
-    /// by the device's clock.
+    /// Returns the seconds of one prepared launch: the mean over `repeats` back to back, by the device's clock.
     fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }
 
-/// The median of a few measurements, or one measurement where the variant is slow or hopeless.
+/// Returns the median of a few measurements, or one measurement if the variant is slow or hopeless.
 fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
     trial.seconds(1)?;
     let once = trial.seconds(1)?;
@@ -54,17 +51,15 @@ fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
     Ok(times[1])
 }
 
-/// Chooses variants for a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Chooser<'a> {
     pub gpu: &'a Gpu,
-    /// The file in which choices are remembered, if any.
     pub file: Option<&'a Path>,
 }
 
 impl Chooser<'_> {
-    /// The fastest of a task's variants, which are of the requested family if there is one: the only
-    /// one, or the remembered choice, or else the fastest by a measurement.
+    /// Returns a task's only variant, the remembered choice, or the fastest by measurement, of a requested family if
+    /// any.
     pub fn choose(
         &self,
         task: &Task,
@@ -84,9 +79,8 @@ impl Chooser<'_> {
     }
 }
 
-/// Times the variants.
 fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result<Variant> {
-    // A part of the samples is enough to compare kernels whose time is that of their arithmetic.
+    // A part of the samples is enough to compare kernels bound by arithmetic.
     let enough = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
     let began = Instant::now();
     let mut compiling = Duration::ZERO;
@@ -119,7 +113,7 @@ fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result
     }
 }
 
-/// The key of a choice: device, code of the kernels, candidates, size class.
+/// Returns the key of a choice: device, code of the kernels, candidates, size class.
 fn key(device: &str, task: &Task, requested: Option<&'static dyn Family>, variants: &[Variant]) -> String {
     static CODE: LazyLock<Vec<Option<u32>>> = LazyLock::new(|| names().into_iter().map(checksum).collect());
     let mut hasher = DefaultHasher::new();
@@ -128,7 +122,7 @@ fn key(device: &str, task: &Task, requested: Option<&'static dyn Family>, varian
     format!("{device}; {:016x}; {requested}; {task}", hasher.finish())
 }
 
-/// Choices made so far, by key: those of this process, and those of the file that were asked for.
+/// Choices made so far, by key: those of this process, and those of requested files.
 static CHOICES: Mutex<BTreeMap<String, Variant>> = Mutex::new(BTreeMap::new());
 
 fn remembered(file: Option<&Path>, key: &str, variants: &[Variant]) -> Option<Variant> {
@@ -155,7 +149,7 @@ fn read(path: &Path) -> BTreeMap<String, String> {
     std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// Adds an entry to what the file holds now, and replaces the file as a whole.
+/// Adds an entry to the file's present content, and replaces the whole file.
 fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
     let mut choices = read(path);
     choices.insert(key, value);
@@ -221,7 +215,6 @@ mod tests {
         assert!(!others.contains(&first));
     }
 
-    /// The first choice of a process stands.
     #[test]
     fn the_first_choice_stands() {
         let (a, b): (Variant, Variant) = ("pair/8:256x8:all".parse().unwrap(), "pair/16:512x4:all".parse().unwrap());

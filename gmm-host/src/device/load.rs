@@ -1,4 +1,4 @@
-//! How a data set is loaded into a device.
+//! Loading a data set into a device.
 use crate::device::auto::{AutoEvaluator, on_gpus};
 use crate::device::gpus;
 use crate::device::memory_plan::Footprint;
@@ -15,7 +15,7 @@ use gmm_cuda::{CudaEvaluator, CudaOptions, DeviceArray};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// How to load a data set. Each field has a method of its name that sets it:
+/// Options for loading a data set. The method of a field's name sets it:
 ///
 /// ```
 /// use gmm_host::{Device, LoadOptions, Samples, load};
@@ -30,34 +30,30 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// The kernel (code variant) to use, one of [`kernel_names`]; by default the device chooses by
-    /// measured time.
+    /// The kernel (code variant), one of [`kernel_names`]. By default the device chooses by measured time.
     pub kernel: Option<String>,
-    /// Whether to compute in float64 also for float32 samples, from a float64 copy of them. By
-    /// default float32 samples are evaluated in float32, except with mixtures for which its digits
-    /// do not suffice ([`Evaluator::precision`]).
+    /// Whether to compute in float64 even for float32 samples, from a float64 copy. By default float32 samples are
+    /// evaluated in float32, except with mixtures that need more digits ([`Evaluator::precision`]).
     pub float64: bool,
-    /// How many threads the CPU backend computes with; by default rayon's global threads, as many
-    /// as the machine has or as `RAYON_NUM_THREADS` says.
+    /// The CPU backend's number of threads. By default rayon's global ones: all of the machine, or `RAYON_NUM_THREADS`.
     pub threads: Option<usize>,
-    /// Most bytes of this machine's memory to be used for the samples in a device; by default any
-    /// number. Samples that need more, and for which GPUs have no room either, are loaded in chunks
-    /// ([`load_chunks`]), for each evaluation anew. So samples of a mapped file may be more than
-    /// the memory holds.
+    /// The most bytes of this machine's memory for the samples in a device; by default no limit. Samples that need
+    /// more, and more than GPUs have, are loaded in chunks ([`load_chunks`]) in each evaluation: a mapped file may
+    /// exceed the memory.
     pub memory: Option<u64>,
-    /// Most bytes of the GPU's memory to be used for samples; by default nearly all that is free.
-    /// Samples that need more stay on the host and are sent in chunks, for each evaluation anew.
+    /// The most bytes of GPU memory for samples; by default nearly all that is free. Samples that need more stay on the
+    /// host and are sent in chunks in each evaluation.
     pub gpu_memory: Option<usize>,
-    /// Whether [`Device::Auto`] keeps to the first GPU. By default it goes on to all GPUs where
-    /// that is measured to be faster.
+    /// Whether [`Device::Auto`] keeps to the first GPU. By default it moves to all GPUs if these are measured to be
+    /// faster.
     pub one_gpu: bool,
-    /// The file in which the CUDA backend remembers the kernels that it has chosen by measured
-    /// time. Without one they are remembered within the process only.
+    /// The file in which the CUDA backend keeps kernels chosen by measured time. By default they last as long as the
+    /// process.
     pub tuning_file: Option<PathBuf>,
 }
 
 impl LoadOptions {
-    /// The default options.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -104,9 +100,8 @@ impl LoadOptions {
         Self { tuning_file: path.into(), ..self }
     }
 
-    /// The device for chunks that are loaded one after the other. [`Device::Auto`] is the CPU there,
-    /// unless a kernel is named, whose device it then is: no chunk stays on a device long enough
-    /// for its speed to be measured.
+    /// Returns the device for chunks that are loaded one after the other. For [`Device::Auto`] it is the CPU, or the
+    /// device of a named kernel: no chunk stays on a device long enough to measure its speed.
     pub fn device_of_chunks(&self, device: Device) -> Device {
         match (device, &self.kernel) {
             (Device::Auto, None) => Device::Cpu,
@@ -115,9 +110,8 @@ impl LoadOptions {
     }
 }
 
-/// Divides `n` rows over devices: equally over GPUs, of whose part the CPU gets a
-/// [`DeviceSet::GPU_SHARE`]th. Every device but the last gets a multiple of 4 rows where there are
-/// enough, and none gets no row: there are fewer ranges than devices, if need be.
+/// Divides `n` rows over devices; the CPU's part is one [`DeviceSet::GPU_SHARE`]th of a GPU's. Every part but the last
+/// has a multiple of 4 rows if there are enough. No part is empty, so there may be fewer parts than devices.
 fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
     let share = |device: &Device| if *device == Device::Cpu { 1 } else { DeviceSet::GPU_SHARE };
     let total: usize = devices.iter().map(share).sum();
@@ -136,13 +130,12 @@ fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
     parts
 }
 
-/// Makes `samples` resident in `device`, or loads them in chunks where they are more than
-/// [`LoadOptions::memory`] allows. The evaluator also holds `samples`, so that borrowed arrays must
-/// outlive it.
+/// Makes `samples` resident in `device`, or loads them in chunks if they exceed [`LoadOptions::memory`]. The evaluator
+/// also holds `samples`, so borrowed arrays must outlive it.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`] where a CUDA device is asked for and cannot be used, [`Error::Kernel`]
-/// for a kernel that the device does not have, and what the backend itself reports.
+/// [`Error::NoCudaDevice`] for a CUDA device that cannot be used, [`Error::Kernel`] for a kernel that the device does
+/// not have, and errors of the backend.
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     if let Some(memory) = options.memory {
         let options = LoadOptions { memory: None, ..options.clone() };
@@ -155,10 +148,10 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
             let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;
             Ok(Box::new(auto))
         }
-        // The name of a kernel decides the device.
+        // A kernel's name decides the device.
         (Device::Auto, Some(name)) => {
             let all = [Device::Cpu, Device::Cuda(0), Device::Reference];
-            // The name of a CUDA kernel may be followed by its shape.
+            // A CUDA kernel's name may be followed by its shape.
             let known = |kernel: &String| name.split([':', '/']).next() == Some(kernel);
             match all.into_iter().find(|device| kernel_names(device).iter().any(known)) {
                 Some(device) => load(device, samples, options),
@@ -173,7 +166,7 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
     }
 }
 
-/// As [`load`], in chunks where neither so much memory nor that of GPUs holds the samples.
+/// Loads as [`load`], in chunks if neither this much memory nor the GPUs hold the samples.
 fn load_within<'a>(
     memory: u64,
     device: Device,
@@ -194,9 +187,8 @@ fn load_within<'a>(
     Ok(Box::new(chunks.with_total_weight(total_weight)))
 }
 
-/// N samples of D features that are not in memory, of which [`load`] gets `rows` at a time
-/// ([`LoadOptions::device_of_chunks`] computes over them). `read` gives the samples of a range of rows; it is
-/// called in each pass, and must give the same each time.
+/// Returns an evaluator of N samples of D features that are not in memory: [`load`] gets `rows` of them at a time, on
+/// the device of [`LoadOptions::device_of_chunks`]. `read` returns a range's samples, the same in each pass.
 ///
 /// ```
 /// use gmm_host::{Device, Evaluator, LoadOptions, Samples, load_chunks};
@@ -210,8 +202,7 @@ fn load_within<'a>(
 /// ```
 ///
 /// # Errors
-/// [`Error::EmptyData`] without samples or features; later, in each evaluation, those of [`load`]
-/// and of `read`.
+/// [`Error::EmptyData`] without samples or features; later, in each evaluation, errors of [`load`] and of `read`.
 pub fn load_chunks<'a>(
     device: Device,
     (n, d): (usize, usize),
@@ -225,7 +216,7 @@ pub fn load_chunks<'a>(
     ChunkedEvaluator::new(d, sizes, move |i| load(device, read(i * rows..n.min((i + 1) * rows))?, &options))
 }
 
-/// Loads samples into the first GPU, for `auto`, which may go on to all of them.
+/// Loads samples into the first GPU for `auto`, which may move on to all of them.
 fn load_on_gpus<'a>(samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let several = !options.one_gpu && gpus::usable().is_ok_and(|gpus| gpus.len() > 1);
     let all = options.clone();
@@ -233,8 +224,7 @@ fn load_on_gpus<'a>(samples: Samples<'a>, options: &LoadOptions) -> Result<Box<d
     on_gpus(samples, several, open_one, move |samples| load(Device::Several(DeviceSet::ALL_CUDA), samples, &all))
 }
 
-/// Loads a part of the samples into each device, all at once. The samples are read where they lie,
-/// so that those of a mapped file are never copied as a whole.
+/// Loads a part of the samples into each device, all at once, read in place: a mapped file is never copied as a whole.
 fn load_shards<'a>(devices: &[Device], samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
     let parts = divide(samples.n_samples(), devices);
     if let [(device, _)] = parts[..] {
@@ -273,19 +263,17 @@ fn cuda_options(options: &LoadOptions) -> CudaOptions {
     cuda
 }
 
-/// Makes the samples of an array in a GPU's memory resident in that GPU, without a way through the
-/// host.
+/// Makes the samples of an array in a GPU's memory resident in that GPU, without a copy to the host.
 ///
 /// # Errors
-/// As [`load`], and those of
-/// [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
+/// As [`load`] and [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
 #[cfg(feature = "cuda")]
 pub fn load_device_array(array: DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
     let array = if options.float64 { array.in_float64() } else { array };
     Ok(Box::new(CudaEvaluator::from_device_array(array, &cuda_options(options))?))
 }
 
-/// The names of the kernels that `device` can run; none for a device that cannot be used.
+/// Returns the names of the kernels that `device` can run, none if it cannot be used.
 pub fn kernel_names(device: &Device) -> Vec<String> {
     match device {
         Device::Auto => [Device::Cpu, Device::Cuda(0), Device::Reference].iter().flat_map(kernel_names).collect(),
@@ -296,7 +284,7 @@ pub fn kernel_names(device: &Device) -> Vec<String> {
     }
 }
 
-/// Every device that was looked for, with its description, or why it cannot be used.
+/// Returns every device that was looked for, with its description or the reason that it cannot be used.
 pub fn devices() -> Vec<(Device, Result<String>)> {
     let point = ndarray::arr2(&[[0.0f32]]);
     let describe = |device| {
@@ -313,7 +301,7 @@ pub fn devices() -> Vec<(Device, Result<String>)> {
 }
 
 fn unknown_kernel(device: Device, name: &str) -> Error {
-    let problem = format!("is not one of device `{device}`");
+    let problem = format!("is not a kernel of device `{device}`");
     Error::Kernel { name: name.into(), problem, available: kernel_names(&device).join(", ") }
 }
 

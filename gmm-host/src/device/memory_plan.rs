@@ -1,9 +1,9 @@
-//! How much of a data set is in memory at a time.
+//! The part of a data set that is in memory at a time.
 
-/// Most bytes of a chunk. Larger chunks are not faster.
+/// The most bytes of a chunk. Larger chunks are not faster.
 const MAX_CHUNK_BYTES: u64 = 256 << 20;
 
-/// What a data set takes of this machine's memory.
+/// The memory that a data set takes.
 ///
 /// ```
 /// use gmm_host::Footprint;
@@ -18,38 +18,35 @@ const MAX_CHUNK_BYTES: u64 = 256 << 20;
 pub struct Footprint {
     /// N.
     pub n_samples: usize,
-    /// The bytes of the values of all samples.
+    /// The bytes of all values.
     pub bytes: u64,
     /// The bytes that are in memory in any case.
     pub held: u64,
-    /// How many times a device has the values: once, in its own layout.
+    /// The number of copies of the values in a device: one, in its own layout.
     pub in_device: u64,
-    /// Whether the values have been read. Otherwise they are read into memory before they go to a
-    /// device.
+    /// Whether the values are in memory already. Otherwise they are read into memory before they go to a device.
     pub is_read: bool,
 }
 
-/// How much of a data set is in memory at a time.
+/// The part of a data set that is in memory at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPlan {
-    /// The samples of a chunk; `None` where all samples can be in memory.
+    /// The samples of a chunk, or `None` if all samples fit in memory.
     pub chunk_rows: Option<usize>,
-    /// The bytes that the values of some samples may take where each sample is looked at once.
+    /// The bytes that some samples' values may take in a pass that looks at each sample once.
     pub part: u64,
-    /// The bytes with which it goes on at all, one sample at a time.
+    /// The least bytes that the plan can do with, one sample at a time.
     pub least: u64,
 }
 
 impl Footprint {
-    /// What is in memory at a time so that it takes at most `memory` bytes. `on_gpus` says whether
-    /// the copy in a device's layout is not in this memory, because GPUs have room for it. Where
-    /// `memory` is less than [`MemoryPlan::least`], the plan takes more.
+    /// Returns a plan of at most `memory` bytes, or of [`MemoryPlan::least`] if that is more. `on_gpus` returns whether
+    /// GPUs have room for the copy in a device's layout, so that it does not take this memory.
     pub fn within(self, memory: u64, on_gpus: impl FnOnce() -> bool) -> MemoryPlan {
         let Self { n_samples, bytes, held, in_device, is_read } = self;
         let copies = bytes.saturating_mul(in_device + u64::from(!is_read));
-        // Besides what is read of a chunk and its copies in the device, a part of this size is left
-        // for what the device adds.
+        // One more part of this size is left for the device's other memory.
         let parts = 2 + in_device;
         let (row, part) = ((bytes / n_samples.max(1) as u64).max(1), memory.saturating_sub(held) / parts);
         let part = if part < row { memory / parts } else { part };
@@ -64,7 +61,6 @@ impl Footprint {
 mod tests {
     use super::*;
 
-    /// 1000 samples of 10 bytes.
     const SAMPLES: Footprint = Footprint { n_samples: 1000, bytes: 10_000, held: 0, in_device: 1, is_read: true };
 
     #[test]
@@ -73,12 +69,12 @@ mod tests {
         assert_eq!(rows(SAMPLES, 10_000), None);
         assert_eq!(rows(SAMPLES, 9_999), Some(333));
         assert_eq!(rows(SAMPLES, 0), Some(1));
-        // What is still to be read takes room too, and so does what is held.
+        // Values still to be read take room too, and so do held bytes.
         assert_eq!(rows(Footprint { is_read: false, ..SAMPLES }, 19_999), Some(666));
         assert_eq!(rows(Footprint { is_read: false, ..SAMPLES }, 20_000), None);
         assert_eq!(rows(Footprint { held: 3_000, ..SAMPLES }, 12_999), Some(333));
         assert_eq!(rows(Footprint { in_device: 2, ..SAMPLES }, 19_999), Some(499));
-        // No chunk is larger than the largest.
+        // No chunk exceeds the maximum.
         let large = Footprint { n_samples: 1 << 40, bytes: 1 << 50, ..SAMPLES };
         assert_eq!(rows(large, 1 << 49), Some(1 << 18));
         assert_eq!(rows(Footprint { n_samples: 0, bytes: 0, ..SAMPLES }, 0), None);
@@ -98,7 +94,7 @@ mod tests {
         let least = footprint.within(1, || false).least;
         assert_eq!(least, 140);
         assert_eq!(footprint.within(least, || false), MemoryPlan { chunk_rows: Some(1), part: 10, least });
-        // With less it goes on as if nothing were held.
+        // With less, the plan ignores held bytes.
         assert_eq!(footprint.within(least - 1, || false).part, 34);
     }
 }

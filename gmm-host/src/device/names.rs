@@ -3,9 +3,8 @@ use crate::device::gpus;
 use gmm_core::error::{Error, Result};
 use std::{fmt, str::FromStr};
 
-/// Where to compute. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or
-/// `cuda:N`; and for several devices at once `cuda:all`, or a list such as `cuda:0,2` or
-/// `cuda:0,cpu`.
+/// A device to compute on. Its text form is `auto`, `cpu`, `reference`, `cuda` (the same as `cuda:0`) or `cuda:N`; for
+/// several devices at once it is `cuda:all`, or a list such as `cuda:0,2` or `cuda:0,cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -14,29 +13,26 @@ use std::{fmt, str::FromStr};
 )]
 #[non_exhaustive]
 pub enum Device {
-    /// The CPU; and a GPU for jobs that are expected to take the CPU about half a second longer, as
-    /// soon as the GPU is ready and measured to be faster; and by the same rule all GPUs in the
-    /// place of one, where there are several ([`LoadOptions::one_gpu`](crate::LoadOptions::one_gpu)). A shorter job never
-    /// touches a GPU and gives the bits that [`Cpu`](Self::Cpu) gives. In a longer job the moment
-    /// of the move to the GPU depends on the clock, and the results after it differ from the CPU's
-    /// in the last digits; so they may differ from run to run, where those of `Cpu` never do. An
-    /// evaluator that is [settled](crate::Sampling::settle) chooses, by measurement too, before
-    /// its first result.
+    /// The CPU at first; a GPU for jobs that are expected to take the CPU about half a second longer, once the GPU is
+    /// ready and measured to be faster; by the same rule all GPUs instead of one
+    /// ([`LoadOptions::one_gpu`](crate::LoadOptions::one_gpu)). A shorter job never touches a GPU and returns the same
+    /// bits as [`Cpu`](Self::Cpu). In a longer job the moment of the move depends on the clock, and later results
+    /// differ from the CPU's in the last digits, so they may differ between runs. A [settled](crate::Sampling::settle)
+    /// evaluator chooses before its first result, also by measurement.
     #[default]
     Auto,
     /// All cores of the CPU, with its SIMD instructions.
     Cpu,
-    /// float64 on one core. It is slow; all other devices are compared with it.
+    /// float64 on one core: slow, the standard with which all other devices are compared.
     Reference,
     /// The CUDA device of this number.
     Cuda(usize),
-    /// Several devices, over which the samples are divided. All of them evaluate at the same time,
-    /// and their results are added up in a fixed order, so that the same division gives the same
-    /// bits on every run.
+    /// Several devices that share the samples. They evaluate at the same time, and their results are added in a fixed
+    /// order, so that the same division gives the same bits on every run.
     Several(DeviceSet),
 }
 
-/// Some CUDA devices, and the CPU if it is to take a part.
+/// Some CUDA devices, with or without the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeviceSet {
     cuda: CudaDevices,
@@ -54,24 +50,22 @@ impl DeviceSet {
     /// All CUDA devices of the machine.
     pub const ALL_CUDA: Self = Self { cuda: CudaDevices::All, cpu: false };
 
-    /// The CUDA devices of these numbers, which must be below 64; others are left out.
+    /// Returns the CUDA devices of these numbers below 64, and ignores other numbers.
     pub fn cuda(ordinals: impl IntoIterator<Item = usize>) -> Self {
         let bits = ordinals.into_iter().filter(|n| *n < 64).fold(0, |bits, n| bits | 1 << n);
         Self { cuda: CudaDevices::Some(bits), cpu: false }
     }
 
-    /// The same devices and the CPU, which gets one sample for [`GPU_SHARE`](Self::GPU_SHARE)
-    /// samples of a GPU.
+    /// Adds the CPU, which gets one sample for [`GPU_SHARE`](Self::GPU_SHARE) samples of a GPU.
     #[must_use]
     pub fn and_cpu(self) -> Self {
         Self { cpu: true, ..self }
     }
 
-    /// How many samples a GPU gets for one of the CPU, if both take part. A GPU of a data centre is
-    /// about so many times as fast as the cores beside it.
+    /// The samples that a GPU gets for each of the CPU: about the ratio of their speeds in a data centre.
     pub const GPU_SHARE: usize = 64;
 
-    /// The devices one by one, the CPU first.
+    /// Returns the devices one by one, the CPU first.
     pub(crate) fn devices(self) -> Result<Vec<Device>> {
         let ordinals: Vec<usize> = match self.cuda {
             CudaDevices::All => gpus::usable()?,
@@ -95,8 +89,7 @@ impl fmt::Display for DeviceSet {
     }
 }
 
-/// Reads `cuda:all`, `cuda:0,2`, `cuda:0,cpu` or `cpu,cuda:0`: at least two devices, none of them
-/// twice.
+/// Parses `cuda:all`, `cuda:0,2`, `cuda:0,cpu` or `cpu,cuda:0`: at least two devices, each once.
 fn several(name: &str) -> Option<DeviceSet> {
     let (mut all, mut bits, mut cpu, mut in_cuda) = (false, 0u64, false, false);
     for part in name.split(',') {
@@ -126,9 +119,8 @@ fn several(name: &str) -> Option<DeviceSet> {
 }
 
 impl Device {
-    /// The bytes of GPU memory that samples can take now on this device: nearly all that is free.
-    /// On several devices, which get equal parts, it is as many times that of the GPU with the
-    /// least. `None` for a device that is no GPU or cannot be used.
+    /// Returns the bytes of GPU memory that samples can take now: nearly all that is free. Several devices get equal
+    /// parts, so it is their number times the least. `None` for a device that is not a GPU or cannot be used.
     pub fn free_gpu_memory(self) -> Option<u64> {
         let devices = match self {
             Self::Cuda(_) => vec![self],
@@ -140,16 +132,14 @@ impl Device {
         Some(free.len() as u64 * free.iter().min()?)
     }
 
-    /// Whether the memory of this GPU, or of these, takes samples of so many bytes now; false for a
-    /// device that is no GPU or cannot be used. Samples with `missing` values may take more there
-    /// than on the host: each pattern of them begins with a multiple of four rows.
+    /// Returns whether these GPUs have memory for samples of `bytes` now; false for a device that is not a GPU or
+    /// cannot be used. `missing` values may take more than on the host: each pattern begins at a multiple of four rows.
     pub fn has_gpu_memory_for(self, bytes: u64, missing: bool) -> bool {
         self.free_gpu_memory().is_some_and(|free| bytes.saturating_mul(if missing { PADDED } else { 1 }) <= free)
     }
 }
 
-/// How many times the bytes of samples with missing values a GPU may need for them: every row may
-/// be a pattern of its own, and a column of weights comes with it.
+/// The most GPU memory of samples with missing values, over their bytes: each row a pattern, and a column of weights.
 const PADDED: u64 = 5;
 
 impl fmt::Display for Device {

@@ -22,40 +22,37 @@ use ndarray::{Array1, Array2, Axis};
 pub type GaussianMixtureParams = Fitting<Em>;
 
 options! {
-    /// Expectation-maximisation: the likeliest parameters, or the mode of their posterior under a
-    /// prior.
+    /// Expectation-maximisation: the likeliest parameters, or the mode of their posterior under a prior.
     pub struct Em of fitting at fitting.method, for impl[] Fitting<Em>;
     arguments {}
     fields {}
     optional {
-        /// Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or
-        /// numbers that differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.
+        /// Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or numbers that
+        /// differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.
         ///
-        /// Lower bounds then are those of the log-likelihood and the logarithm of the prior's density, up
-        /// to a constant, over the weight of the samples.
+        /// Each lower bound is then the sum of the log-likelihood and the logarithm of the prior's density, up to a
+        /// constant, divided by the weight of the samples.
         #[cfg_attr(feature = "clap", arg(long, value_name = "PRIOR"))]
         prior: MapPrior,
-        /// Initial weights (K,), instead of those that `init_params` finds.
+        /// Initial weights (K,), in place of the weights that `init_params` finds.
         #[cfg_attr(feature = "clap", arg(skip))]
         weights_init: Array1<f64>,
-        /// Initial means (K, D), instead of those that `init_params` finds.
+        /// Initial means (K, D), in place of the means that `init_params` finds.
         #[cfg_attr(feature = "clap", arg(skip))]
         means_init: Array2<f64>,
-        /// Initial precisions (inverse covariances) in the covariance type's shape, instead of what
-        /// `init_params` finds.
+        /// Initial precisions (inverse covariances) in the covariance type's shape, in place of those of `init_params`.
         #[cfg_attr(feature = "clap", arg(skip))]
         precisions_init: Covariances,
     }
 }
 
 impl Em {
-    /// Whether any initial parameter is given.
     fn has_initial_parameters(&self) -> bool {
         self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some()
     }
 
-    /// The mixture of the statistics of clusters. A component without samples has the mean 0 and the
-    /// variance `reg_covar`, as in scikit-learn.
+    /// Returns the mixture of clusters. A component without samples has mean 0 and variance `reg_covar`, as
+    /// scikit-learn's.
     ///
     /// # Errors
     /// As [`Statistics::to_mixture`].
@@ -69,8 +66,7 @@ impl Em {
         Ok(statistics.update(&empty, reg_covar, &Freeze::default())?.mixture)
     }
 
-    /// Checks each initial parameter that is given, in a mixture whose other parameters are
-    /// neutral.
+    /// Checks each given initial parameter, in a mixture whose other parameters are neutral.
     fn check_initial_parameters(&self, options: &FitOptions) -> Result<()> {
         let k = options.n_components;
         let d = match (&self.means_init, &self.precisions_init) {
@@ -100,13 +96,13 @@ impl Em {
         Mixture::from_precisions(weights, means, precisions).map(drop)
     }
 
-    /// The start with the initial parameters, if all of them are given.
+    /// Returns the start with the initial parameters, if all of them are given.
     fn given_start(&self) -> Option<Result<Mixture>> {
         let (weights, means) = (self.weights_init.clone()?, self.means_init.clone()?);
         Some(Mixture::from_precisions(weights, means, self.precisions_init.clone()?))
     }
 
-    /// A start with the initial parameters that are given, and otherwise those of `found`.
+    /// Returns `found` with its parameters replaced by the given initial parameters.
     fn with_initial_parameters(&self, found: Mixture) -> Result<Mixture> {
         if !self.has_initial_parameters() {
             return Ok(found);
@@ -128,7 +124,7 @@ impl Steps for Em {
         if has_start && self.has_initial_parameters() {
             return Err(Error::BadParameter {
                 name: "start",
-                value: "given beside initial parameters".into(),
+                value: "given together with initial parameters".into(),
                 remedy: "leave out either the start or weights_init, means_init and precisions_init",
             });
         }

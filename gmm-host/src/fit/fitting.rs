@@ -1,4 +1,4 @@
-//! A fit by some method: its options, where it begins, and the check of both.
+//! A fit by any method: its options, its start, and the check of both.
 use super::options::{InitParams, options};
 use super::outcome::Fit;
 use super::regularization::Regularized;
@@ -17,36 +17,34 @@ options! {
     /// The options that all fits have, with scikit-learn's names and defaults.
     pub struct FitOptions of fitting at fitting.options, for impl[<M: Method>] Fitting<M>;
     arguments {
-        /// A fit has converged when an iteration changes the lower bound by less than this: the mean
-        /// log-likelihood of a sample, or by variational inference the bound of all samples. With 0 a
-        /// run makes all its iterations.
+        /// A fit has converged when an iteration changes the lower bound by less than this: for EM the mean
+        /// log-likelihood, for variational inference the bound of all samples. With 0 a run makes all its iterations.
         #[cfg_attr(feature = "clap", arg(long, allow_negative_numbers = true))]
         tol: f64 = 1e-3,
         /// The most iterations of a run. With 0 the result is the start.
         #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = crate::count::whole_number_or_0))]
         max_iter: usize = 100,
-        /// The number added to every variance (to the diagonals of matrices), in squared units of the
-        /// data; of standard deviations, where columns are standardized.
+        /// The number added to every variance (to the diagonals of matrices), in squared units of the data; in units of
+        /// standard deviations if columns are standardized.
         #[cfg_attr(feature = "clap", arg(long, value_name = "VARIANCE", allow_negative_numbers = true))]
         reg_covar: f64 = 1e-6,
-        /// The number of runs from different starts; the best of them is the result.
+        /// The number of runs from different starts. The best run is the result.
         #[cfg_attr(feature = "clap", arg(long, value_name = "RUNS", value_parser = crate::count::whole_number))]
         n_init: usize = 1,
-        /// Drop poor runs early: all make 5 iterations, and the half with the lower bounds is dropped;
-        /// the others go on to 10, 20, 40, … iterations, until one is left or all have ended.
+        /// Drop poor runs early: all runs make 5 iterations, then the half with the lower bounds is dropped; the rest
+        /// go on to 10, 20, 40, … iterations, until one run is left or all have ended.
         ///
-        /// Successive halving takes about half of the iterations. Each run has the bits that it has
-        /// otherwise. A run that begins slowly can be dropped although it would have been the best, so
-        /// that the bound can be lower than that of all runs, never higher. A callback sees the runs in
-        /// turns, and such a fit cannot be resumed.
+        /// This takes about half of the iterations. Each run computes the same bits as without it. A run that begins
+        /// slowly may be dropped although it would have become the best: the final bound can be lower than without
+        /// halving, never higher. The callback sees the runs in turns, and the fit cannot be resumed.
         #[cfg_attr(feature = "clap", arg(long))]
         halving: bool = false,
         /// The method that finds a start: kmeans, k-means++, random or random_from_data.
         ///
-        /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and
-        /// some that one pass over all draws by their distances, so that rare ones are among them. The
-        /// centres are then improved by at most 20 passes over all samples, and the start's parameters
-        /// computed by one more, each as expensive as an EM iteration or two.
+        /// Seeding looks at a few thousand samples (more for thousands of components): random ones, and some that one
+        /// pass over all samples draws by distance, so that rare samples are among them. At most 20 passes over all
+        /// samples improve the centres, and one computes the start's parameters, each as long as an EM iteration or
+        /// two.
         #[cfg_attr(feature = "clap", arg(long, value_name = "METHOD"))]
         init_params: InitParams = InitParams::KMeans,
         /// The seed of every random choice. Run r of a fit uses stream r of the generator ChaCha8.
@@ -58,19 +56,17 @@ options! {
         n_components: usize = 1,
         /// The shape of the covariances.
         covariance_type: CovarianceType = CovarianceType::Full,
-        /// The parameters that stay as the start has them. Variational inference freezes a part of the
-        /// posterior of all components: the distribution of the weights, that of the means given the
-        /// precisions (m and β), that of the precisions (W and ν). Lower bounds never fall with it either.
+        /// The parameters that keep their starting values. Variational inference freezes parts of the posterior of all
+        /// components: the distribution of the weights, of the means given the precisions (m and β), of the precisions
+        /// (W and ν). Lower bounds never fall when parameters are frozen.
         freeze: Freeze = Freeze::default(),
-        /// Where a fit computes whose samples come as an array. An [`Evaluator`](crate::Evaluator)
-        /// computes on its own device.
+        /// The device for samples given as an array. An [`Evaluator`](crate::Evaluator) computes on its own device.
         device: Device = Device::Auto,
     }
     optional {}
 }
 
 impl FitOptions {
-    /// Checks the numbers.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         if self.n_components == 0 {
@@ -89,23 +85,21 @@ impl FitOptions {
     }
 }
 
-/// The error of a fit without runs, which a check refuses.
 pub(super) fn no_runs() -> Error {
     Error::BadParameter { name: "n_init", value: "0".into(), remedy: "at least one run is needed" }
 }
 
-/// A method of fitting: [`Em`](super::Em) or [`Variational`](super::Variational), each with the
-/// options that it alone has.
+/// A method of fitting, with its own options: [`Em`](super::Em) or [`Variational`](super::Variational).
 pub trait Method: steps::Steps {}
 
 impl<M: steps::Steps> Method for M {}
 
-/// What a fit finds: a [`Mixture`], or the posterior of one.
+/// The result of a fit: a [`Mixture`], or the posterior of one.
 pub trait FittedModel: Standardizable + Regularized + Debug + Send + Sync + 'static {
-    /// The mixture whose density is that of samples under this model, but for a factor.
+    /// Returns the mixture whose density, times a constant factor, is the density of samples under this model.
     fn density(&self) -> &Mixture;
 
-    /// The logarithm of that factor.
+    /// Returns the logarithm of that factor.
     fn log_factor(&self) -> f64;
 }
 
@@ -122,7 +116,7 @@ impl FittedModel for Mixture {
 pub(super) mod steps {
     use super::*;
 
-    /// What an iteration gives.
+    /// The result of an iteration.
     pub struct Iterated<M> {
         pub mixture: M,
         pub lower_bound: f64,
@@ -131,9 +125,9 @@ pub(super) mod steps {
 
     /// The steps by which methods differ. Only this crate implements them.
     pub trait Steps: Clone + Debug + Default + Send + Sync + 'static {
-        /// What an iteration improves.
+        /// The model that an iteration improves.
         type Model: FittedModel;
-        /// The prior, which follows from the samples where it is not given.
+        /// The prior; missing parts follow from the samples.
         type Prior: Send + Sync;
 
         /// Checks everything that does not need the data.
@@ -142,12 +136,12 @@ pub(super) mod steps {
         /// Checks the parameters against the data's D.
         fn check_features(&self, options: &FitOptions, d: usize) -> Result<()>;
 
-        /// The method for samples in standardised units.
+        /// Converts the method's options to standardised units.
         fn standardized(self, options: &FitOptions, standard: &Standardization) -> Result<Self>;
 
         fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Self::Prior>;
 
-        /// The start that the engine finds, from random numbers of this seed and stream.
+        /// Finds a start with the random numbers of this seed and stream.
         fn find(
             &self,
             options: &FitOptions,
@@ -156,7 +150,7 @@ pub(super) mod steps {
             seed: (u64, u64),
         ) -> Result<Self::Model>;
 
-        /// The start at the M-step of statistics.
+        /// Returns the start that the M-step makes of statistics.
         fn of_statistics(
             &self,
             options: &FitOptions,
@@ -164,10 +158,10 @@ pub(super) mod steps {
             statistics: &Statistics,
         ) -> Result<Self::Model>;
 
-        /// What begins at a given start.
+        /// Turns a start given by the caller into the model of the first iteration.
         fn begin_at(&self, options: &FitOptions, given: Self::Model) -> Result<Self::Model>;
 
-        /// An E-step and an M-step.
+        /// Makes an E-step and an M-step.
         fn iterate(
             &self,
             options: &FitOptions,
@@ -176,19 +170,18 @@ pub(super) mod steps {
             model: &Self::Model,
         ) -> Result<Iterated<Self::Model>>;
 
-        /// Whether a GPU can make runs of this method whole.
+        /// Returns whether a GPU can make whole runs of this method.
         fn is_plain(&self) -> bool;
 
-        /// The model of a mixture that a GPU has found; none where a GPU makes no such runs.
+        /// Returns the model of a mixture that a GPU has found, or `None` if GPUs make no runs of this method.
         fn of_mixture(mixture: Mixture) -> Option<Self::Model>;
     }
 }
 
-/// A fit by a method, which is yet to be checked: its options, with scikit-learn's names and
-/// defaults, and where it begins.
+/// A fit that has not been checked yet: its options, with scikit-learn's names and defaults, and its start.
 ///
-/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the
-/// samples of an [`Evaluator`]. [`check`](Self::check) only checks them.
+/// [`fit`](Self::fit) checks them and fits to an array, to [`Samples`](crate::Samples), or to the samples of an
+/// [`Evaluator`]. [`check`](Self::check) only checks them.
 ///
 /// ```
 /// use gmm_host::{CovarianceType, GaussianMixtureParams};
@@ -232,7 +225,7 @@ fn none<T>() -> Option<T> {
 pub struct Checked<F>(pub(super) F);
 
 impl<F> Checked<F> {
-    /// The fit, so that some of its options can be changed and all be checked again.
+    /// Returns the fit, so that its options can be changed and checked again.
     pub fn into_inner(self) -> F {
         self.0
     }
@@ -256,16 +249,15 @@ where
     }
 }
 
-/// Where a fit begins instead of at what the engine finds.
+/// A start that replaces the one that `init_params` finds.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Start<M> {
-    /// At a model, and the lower bound of the last iteration that led to it, if there was one.
+    /// A model, with the lower bound of the last iteration that led to it, if any.
     At(Box<M>, Option<f64>),
-    /// At the M-step of these statistics.
     #[cfg_attr(feature = "serde", serde(skip))]
     Statistics(Box<Statistics>),
-    /// In the middle of a run; the second fit is the best of the runs before that.
+    /// The middle of a run, and the best of the runs before it.
     Resume(Box<(Fit<M>, Option<Fit<M>>)>),
 }
 
@@ -283,7 +275,6 @@ pub(super) fn shape_of_statistics(statistics: &Statistics) -> Shape {
 }
 
 impl<M: FittedModel> Start<M> {
-    /// The shapes of everything that the start holds.
     fn shapes(&self) -> impl Iterator<Item = Shape> {
         let (first, second) = match self {
             Self::At(model, _) => (shape_of(&**model), None),
@@ -301,58 +292,52 @@ impl<M: Method> Default for Fitting<M> {
 }
 
 impl<M: Method> From<(FitOptions, M)> for Fitting<M> {
-    /// A fit that begins at what the engine finds.
     fn from((options, method): (FitOptions, M)) -> Self {
         Self { options, method, start: None }
     }
 }
 
 impl<M: Method> Fitting<M> {
-    /// The default options for K components.
+    /// Returns the default options for K components.
     pub fn new(n_components: usize) -> Self {
         Self::default().n_components(n_components)
     }
 
-    /// Starts at a model of the same K and covariance type; `n_init` is then ignored. Variational
-    /// inference takes the prior of these options.
+    /// Starts at a model of the same K and covariance type, and ignores `n_init`. The prior is that of these options.
     #[must_use]
     pub fn start(mut self, model: M::Model) -> Self {
         self.start = Some(Start::At(Box::new(model), None));
         self
     }
 
-    /// Starts at the M-step of statistics, for example of the clusters that another method has found;
-    /// `n_init` is then ignored.
+    /// Starts at the M-step of statistics, for example of clusters found by another method, and ignores `n_init`.
     #[must_use]
     pub fn start_statistics(mut self, statistics: Statistics) -> Self {
         self.start = Some(Start::Statistics(Box::new(statistics)));
         self
     }
 
-    /// scikit-learn's `warm_start`: goes on where an earlier fit stopped. The change of its first
-    /// iteration is taken against that fit's last lower bound.
+    /// Continues an earlier fit (scikit-learn's `warm_start`): the first change is taken against its last lower bound.
     #[must_use]
     pub fn warm_start(mut self, fit: &Fit<M::Model>) -> Self {
         self.start = Some(Start::At(Box::new(fit.mixture.clone()), fit.lower_bounds.last().copied()));
         self
     }
 
-    /// Goes on with a fit that was interrupted, to the same bits as if it had not been: `present`
-    /// is the run that it was in and `best` the best run before that, as an
-    /// [`Iteration`](super::Iteration) shows them. The iterations and runs that are done count;
-    /// those that are left are done.
+    /// Resumes an interrupted fit, with the bits of an uninterrupted one. `present` is the interrupted run and `best`
+    /// the best run before it, as in an [`Iteration`](super::Iteration). Iterations and runs already made count.
     #[must_use]
     pub fn resume(mut self, present: Fit<M::Model>, best: Option<Fit<M::Model>>) -> Self {
         self.start = Some(Start::Resume(Box::new((present, best))));
         self
     }
 
-    /// The fit to standardised samples, whose priors are given in the units of the samples. What is
-    /// not given of a prior follows from the standardised samples.
+    /// Converts the fit to standardised samples. Its priors are in the samples' units; missing parts of them follow
+    /// from the standardised samples.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] where a `spherical`
-    /// prior covariance is not spherical in standardised units.
+    /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] if a `spherical` prior covariance is not
+    /// spherical in standardised units.
     pub fn standardized(mut self, standard: &Standardization) -> Result<Self> {
         self.method = self.method.standardized(&self.options, standard)?;
         Ok(self)
@@ -369,7 +354,7 @@ impl<M: Method> Fitting<M> {
         Ok(Checked(self))
     }
 
-    /// As [`check`](Self::check), by reference.
+    /// Checks as [`check`](Self::check), by reference.
     pub(crate) fn checked(&self) -> Result<&Checked<Self>> {
         self.options.check()?;
         self.check_start()?;
@@ -378,20 +363,19 @@ impl<M: Method> Fitting<M> {
         Ok(unsafe { &*std::ptr::from_ref(self).cast::<Checked<Self>>() })
     }
 
-    /// A given start against K and the covariance type.
     fn check_start(&self) -> Result<()> {
         let Some(start) = &self.start else { return Ok(()) };
         if self.options.halving && matches!(start, Start::Resume(_)) {
             return Err(Error::BadParameter {
                 name: "halving",
-                value: "true, beside a fit to be resumed".into(),
-                remedy: "the runs that were dropped are not known any more; resume without it, or fit anew",
+                value: "true in a resumed fit".into(),
+                remedy: "the dropped runs are lost; resume without halving, or fit anew",
             });
         }
         start.shapes().try_for_each(|shape| self.check_shape(shape))
     }
 
-    /// The shape of a start against K and the covariance type.
+    /// Checks the shape of a start against K and the covariance type.
     pub(super) fn check_shape(&self, (of_start, d, got): Shape) -> Result<()> {
         let FitOptions { n_components: k, covariance_type, .. } = self.options;
         if of_start != k {
@@ -405,7 +389,7 @@ impl<M: Method> Fitting<M> {
         Ok(())
     }
 
-    /// The shape of a start against the data's D.
+    /// Checks the shape of a start against the data's D.
     pub(super) fn check_n_features(&self, (k, of_start, _): Shape, d: usize) -> Result<()> {
         if of_start != d {
             let what = "the start's means (against the data's columns)";

@@ -1,4 +1,4 @@
-//! A fit that starts at one of fewer components, some of which are split in two.
+//! A fit that starts at one of fewer components, some of them split in two.
 use super::em::Em;
 use super::fitting::{Checked, Fitting};
 use super::init::random_numbers;
@@ -14,17 +14,16 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use std::ops::ControlFlow;
 
-/// The distance of the two halves from their mean, in standard deviations. Together they have the
-/// covariance of the component that was split.
+/// The distance of two halves from their mean, in standard deviations. Together they have the covariance of the whole.
 const APART: f64 = 0.8;
-/// The axes along which a component is split.
+/// The number of axes along which a component is split.
 const AXES: usize = 2;
-/// The iterations by which the mixtures with another component split are compared.
+/// The iterations after which trial splits are compared.
 const TRIAL: usize = 5;
-/// The multiplications by which an axis is sought. It need not be exact.
+/// The multiplications that find an axis, which need not be exact.
 const POWERS: usize = 30;
 
-/// The better of `fit` and of a fit from `before`, the mixture of fewer components.
+/// Returns the better of `fit` and a fit that starts from `before`, the mixture of fewer components.
 pub(super) fn grown(
     model: &Checked<Fitting<Em>>,
     before: Mixture,
@@ -36,7 +35,7 @@ pub(super) fn grown(
     let params = model.clone().into_inner().start(start);
     let grown = params.check()?.fit_with(evaluator, callback)?;
     if grown.lower_bound() > fit.lower_bound() {
-        // Its run is one more than those of the other starts.
+        // Its run number follows those of the other starts.
         return Ok(Fit { run: model.options.n_init, ..grown });
     }
     fit.stopped |= grown.stopped;
@@ -44,14 +43,14 @@ pub(super) fn grown(
 }
 
 impl Checked<Fitting<Em>> {
-    /// A start made of a mixture of fewer components: the likeliest one of K components by splits of
-    /// those of `before`, as [`grow`](super::grow) takes it; none where no split is possible.
+    /// Returns the start that [`grow`](super::grow) makes of a mixture of fewer components: the likeliest mixture of K
+    /// components by splitting components of `before`, or `None` if no split is possible.
     ///
     /// # Errors
-    /// What the evaluator reports.
+    /// Errors of the evaluator.
     pub fn grown_start(&self, before: Mixture, evaluator: &mut dyn Evaluator) -> Result<Option<Mixture>> {
         let k = self.options.n_components;
-        // The random numbers after those of all runs.
+        // The stream after the streams of all runs.
         let rng = &mut random_numbers((self.options.random_state, self.options.n_init as u64));
         let size = SUBSET.max(k.saturating_mul(4)).min(evaluator.n_samples());
         let Rows { x, weights } = subset(evaluator, k, size, rng)?.rows;
@@ -70,7 +69,7 @@ impl Checked<Fitting<Em>> {
                     let mut few = CpuEvaluator::of_this_thread(samples.clone());
                     trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))
                 })
-                // A split that makes no mixture is not taken.
+                // A split that makes no valid mixture is skipped.
                 .map(Result::ok)
                 .collect();
             let Some(best) = best_of(tried.into_iter().flatten()) else { return Ok(None) };
@@ -80,12 +79,12 @@ impl Checked<Fitting<Em>> {
     }
 }
 
-/// The mixture with component `c` split in two along an axis of its covariance (0 is the longest).
-/// The halves have half of its weight each; the second one is the last component.
+/// Returns the mixture with component `c` split in two along an axis of its covariance (0 is the longest). Each half
+/// has half of the weight; the second half is the last component.
 fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
     let d = mixture.n_features();
     let weight = mixture.weights()[c];
-    // The old components, and the one that is split once more.
+    // The old components, and a second copy of the split one.
     let rows: Vec<usize> = (0..mixture.n_components()).chain([c]).collect();
     let last = mixture.n_components();
     let along_feature = |spread: ArrayView1<'_, f64>, variance: &dyn Fn(usize) -> f64| {
@@ -119,7 +118,7 @@ fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
             (offset, Covariances::Diag(all))
         }
         Covariances::Spherical(v) => {
-            // All directions are as long; the means of the components say which features vary.
+            // All axes have the same length, so the spread of the means chooses the feature.
             let offset = along_feature(mixture.means().var_axis(Axis(0), 0.0).view(), &|_| v[c]);
             let mut all = v.select(Axis(0), &rows);
             let half = v[c] * (1.0 - APART * APART / d as f64);
@@ -135,15 +134,15 @@ fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
     Mixture::new(weights, means, covariances)
 }
 
-/// The numbers of the features, those that vary most first.
+/// Returns the features' indices by descending variance.
 fn descending(variances: ArrayView1<'_, f64>) -> Vec<usize> {
     let mut features: Vec<usize> = (0..variances.len()).collect();
     features.sort_by(|a, b| variances[*b].total_cmp(&variances[*a]));
     features
 }
 
-/// A vector along an axis of the covariance, APART standard deviations long. The covariance less its
-/// outer product is positive definite, however exact the axis is.
+/// Returns a vector along an axis of the covariance, APART standard deviations long. The covariance less its outer
+/// product is positive definite, even if the axis is not exact.
 fn along_axis(covariance: ArrayView2<'_, f64>, axis: usize) -> Array1<f64> {
     let d = covariance.nrows();
     let mut found: Vec<Array1<f64>> = Vec::new();

@@ -1,14 +1,12 @@
 //! The start of a fit.
 //!
-//! Centres are sought among some of the samples on the host, which takes little time: a random
-//! subset, and samples that are drawn from all others with probabilities in proportion to their
-//! weights times their squared distances to first centres, so that few samples far from the others
-//! are among them. Each counts as often as such a choice leaves others out. What needs all samples
-//! runs on the backend, under a mixture of equal, very narrow components at the centres: scores
-//! then are distances to the nearest centre; and in an E-step each sample belongs to its nearest
-//! centre, so that one such pass is a Lloyd iteration, and the last one gives the start in the
-//! covariance type of the fit. (scikit-learn takes the centres themselves with the covariance
-//! `reg_covar` for k-means++ and random_from_data; its first iteration is then such an assignment.)
+//! The host seeks centres among some of the samples: a random subset, and samples drawn from all others with
+//! probabilities proportional to weight times squared distance to first centres, so that rare, distant samples are
+//! among them. Each chosen sample is weighted by the number of samples that it stands for. Passes over all samples run
+//! on the backend, with a mixture of equal, very narrow components at the centres: scores are then distances to the
+//! nearest centre, and an E-step assigns each sample to its nearest centre. So one such pass is a Lloyd iteration, and
+//! the last one gives the start in the fit's covariance type. (For k-means++ and random_from_data scikit-learn starts
+//! at the centres with covariance `reg_covar`, so that its first iteration is such an assignment.)
 use super::fitting::FitOptions;
 use super::kmeans::Gaps;
 use super::options::InitParams;
@@ -32,36 +30,32 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::AddAssign;
 
-/// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations,
-/// because most samples are far from every component in units of its width; but EM needs three
-/// times as many iterations from centres that still move.
+/// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations, because most samples are
+/// far from every narrow component; but EM needs three times as many iterations from centres that still move.
 const MAX_LLOYD: usize = 20;
-/// The most Lloyd iterations over a subset before those over all samples; and the most if the
-/// subset is all samples.
+/// The most Lloyd iterations over a subset, and over a subset that holds all samples.
 pub(super) const SUBSET_LLOYD: (usize, usize) = (30, 100);
-/// Multiply-adds that seeding may take on the host, and Lloyd's iterations over the subset too:
-/// some milliseconds. Both may take more if there are many samples: as much as half a pass over all
-/// of them, which is little beside ten EM iterations.
+/// The multiply-adds that seeding, and Lloyd's iterations over the subset, may take each on the host: some
+/// milliseconds. For many samples each may take as long as half a pass over all of them, little beside ten EM
+/// iterations.
 const FREE_WORK: usize = 1 << 22;
-/// The most centres by the distances to which samples are drawn: rare samples are far from any of
-/// these too.
+/// The most first centres; rare samples are far from any number of centres.
 const FIRST_CENTRES: usize = 64;
-/// The same for random responsibilities; there are at least 4 for each feature.
+/// The subset size for random responsibilities, which take at least 4 samples for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// Lloyd's iterations end when the centres move by less than this times the data's mean variance,
-/// squared and summed, as in scikit-learn's k-means.
+/// Lloyd's iterations end when the centres' squared moves sum to less than this times the mean variance
+/// (scikit-learn's).
 pub(super) const LLOYD_TOL: f64 = 1e-4;
-/// Variance of the narrow components over the mean squared distance to the nearest centre: between
-/// two centres, only samples whose squared distances differ by less than about 1e-3 of that are
-/// shared.
+/// The variance of the narrow components over the mean squared distance to the nearest centre. Two centres share only
+/// samples whose squared distances differ by less than about 1e-3 of that mean.
 const NARROW: f64 = 5e-5;
 
-/// What the parameters of a start follow from.
+/// The statistics of a start, and what its parameters need besides.
 pub(super) struct Found {
     statistics: Statistics,
-    /// The mixture of which the statistics are, which a component without samples retains.
+    /// The mixture behind the statistics; a component without samples keeps its parameters.
     assigner: Option<Mixture>,
-    /// Of missing values, for which the statistics have the means of their columns.
+    /// The missing values, which the statistics count as the means of their columns.
     gaps: Option<Gaps>,
 }
 
@@ -74,7 +68,7 @@ impl Found {
         with_gaps(mixture, self.gaps)
     }
 
-    /// The statistics, as those of samples of this weight.
+    /// Returns the statistics, scaled to this weight.
     pub fn into_statistics(self, weight: f64) -> Statistics {
         let factor = weight / self.statistics.weight();
         let statistics = self.statistics.scaled(factor);
@@ -85,20 +79,18 @@ impl Found {
     }
 }
 
-/// The random numbers of a seed and a stream.
 pub(super) fn random_numbers((seed, stream): (u64, u64)) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
     rng
 }
 
-/// What `init_params` finds from random numbers of this seed and stream.
+/// Finds the start by `init_params`, with the random numbers of this seed and stream.
 pub(super) fn find(options: &FitOptions, evaluator: &mut dyn Evaluator, seed: (u64, u64)) -> Result<Found> {
     options.find_start(evaluator, &mut random_numbers(seed))
 }
 
 impl FitOptions {
-    /// A start by `init_params`.
     fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
         if let Some(labels) = evaluator.labels().cloned() {
@@ -128,12 +120,11 @@ impl FitOptions {
                 let points = Points::with_gaps(&subset.rows.x, &subset.rows.weights);
                 let passes = passes(n, subset.indices.len(), k, evaluator.n_features());
                 if whole || points.has_gaps() {
-                    // By scores one cannot tell how far a sample with missing values is.
+                    // Scores do not tell how far a sample with missing values is.
                     let (centres, converged) = self.seek(&points, passes, whole, rng);
                     return self.start_at_centres(evaluator, &points, centres, converged && whole);
                 }
-                // Far samples among the centres are what some data need (few distinct rows), and
-                // what others do not bear (heavy tails).
+                // Distant samples among the centres help some data (few distinct rows) and harm others (heavy tails).
                 let passes = (passes / 2).max(1);
                 let (first, _) = self.seek(&points, passes, false, rng);
                 let rows = with_far_samples(evaluator, &points, &first, subset, wanted / 2, rng)?;
@@ -145,13 +136,13 @@ impl FitOptions {
         }
     }
 
-    /// A start that heeds labels: a component of which samples are known begins at the mean of these,
-    /// and others at centres among the samples that may belong to them.
+    /// Finds a start that heeds labels: a component with labelled samples begins at their mean, others among samples
+    /// that may belong to them.
     fn start_with_labels(&self, evaluator: &mut dyn Evaluator, labels: &Labels, rng: &mut ChaCha8Rng) -> Result<Found> {
         let (k, n, d) = (self.n_components, evaluator.n_samples(), evaluator.n_features());
         let sets = labels.sets();
         let mut indices = subset(evaluator, k, SUBSET.max(k.saturating_mul(4)).min(n), rng)?.indices;
-        // Those of any set may be rare.
+        // Samples of any set may be rare.
         for set in 0..sets.len() {
             let rows = labels.rows_of(set);
             let size = rows.len().min(SUBSET.div_ceil(sets.len()));
@@ -170,7 +161,7 @@ impl FitOptions {
         let filled = points.filled();
         let passes = passes(n, indices.len(), k, d);
         let (mut centres, mut found) = (Array2::zeros((k, d)), Vec::new());
-        // The smaller a set, the more it says. At last all samples, for components that none may belong to.
+        // A smaller set says more, so it comes first. All samples come last, for components that no set allows.
         let mut by_size: Vec<usize> = (0..sets.len()).collect();
         by_size.sort_by_key(|&set| sets[set].len());
         for set in by_size.into_iter().map(Some).chain([None]) {
@@ -196,7 +187,7 @@ impl FitOptions {
         self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
     }
 
-    /// Centres among some samples or all of them, the `whole`, and whether they have settled.
+    /// Returns centres among the points, and whether they have settled. `whole`: the points are all samples.
     fn seek(&self, points: &Points<f64>, passes: usize, whole: bool, rng: &mut ChaCha8Rng) -> (Array2<f64>, bool) {
         let mut centres = points.seeds(self.n_components, passes, rng);
         if self.init_params != InitParams::KMeans {
@@ -208,8 +199,7 @@ impl FitOptions {
         (centres, converged)
     }
 
-    /// Of two sets of centres, that whose clusters make a mixture of variances under which some
-    /// samples are likelier; the second one of equals.
+    /// Returns the set of centres whose clusters make some samples likelier; the second set if both are equal.
     fn likelier(&self, rows: &Rows, points: &Points<f64>, sets: [Array2<f64>; 2]) -> Result<Array2<f64>> {
         let samples = Samples::from_f64(rows.x.view())?.with_weights(rows.weights.view())?;
         let mut data = CpuEvaluator::new(samples)?;
@@ -223,13 +213,13 @@ impl FitOptions {
             let mixture = statistics.update(&assigner, self.reg_covar, &Freeze::default())?.mixture;
             data.log_likelihood(&mixture)
         };
-        // A set that makes no mixture is not taken. If neither does, the start reports why.
+        // A set that makes no valid mixture loses. If neither set does, the start reports why.
         let [first, second] = sets;
         let likelihoods = [&first, &second].map(|centres| likelihood(centres).unwrap_or(f64::NEG_INFINITY));
         Ok(if likelihoods[0] > likelihoods[1] { first } else { second })
     }
 
-    /// A start from random responsibilities of some samples, each for the components that are `allowed`.
+    /// Returns a start from random responsibilities of some samples, each only for components that are `allowed`.
     fn random_start(
         &self,
         x: &Array2<f64>,
@@ -240,7 +230,7 @@ impl FitOptions {
         let points = Points::with_gaps(x, weights);
         let mut r = Array2::from_shape_fn((x.nrows(), self.n_components), |(i, c)| {
             let random = rng.random::<f64>();
-            // Not zero: the component may be the only one.
+            // Never zero: the component may be the only one.
             if allowed(i, c) { random.max(f64::MIN_POSITIVE) } else { 0.0 }
         });
         for (mut r, w) in r.outer_iter_mut().zip(weights) {
@@ -248,13 +238,12 @@ impl FitOptions {
             r *= factor;
         }
         let statistics = Statistics::from_responsibilities(points.filled().view(), r.view(), self.covariance_type)?;
-        // Each component is about as all samples are.
+        // Each component is about like all samples.
         let means = statistics.means().select(Axis(0), &[0]);
         Ok(Found { statistics, assigner: None, gaps: points.gaps(&means) })
     }
 
-    /// A start at centres that were found among some samples, and are improved over all samples
-    /// unless they `are_final`.
+    /// Returns a start at centres among some samples; passes over all samples improve them unless they `are_final`.
     fn start_at_centres(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -262,12 +251,11 @@ impl FitOptions {
         mut centres: Array2<f64>,
         are_final: bool,
     ) -> Result<Found> {
-        // If all samples are equal, so are all components, and any width will do.
+        // If all samples are equal, all components are too, and any width will do.
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
         let mut last = None;
         if !are_final {
-            // With these types an iteration of Lloyd gives what the start needs: the clusters
-            // before the last, tiny move of the centres.
+            // For these types a Lloyd iteration computes the start itself: the clusters before the last, tiny move.
             let kind = match self.covariance_type {
                 kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
                 _ => CovarianceType::Spherical,
@@ -284,21 +272,20 @@ impl FitOptions {
     }
 }
 
-/// `size` random rows, by their weights, which are positive and finite and at least as many.
+/// Draws `size` random rows by weight; at least as many weights must be positive, all finite.
 fn random_rows(weights: &Array1<f64>, size: usize, rng: &mut ChaCha8Rng) -> Result<Vec<usize>> {
     let chosen = index::sample_weighted(rng, weights.len(), |i| weights[i], size);
     Ok(chosen.map_err(|_| Error::ZeroSampleWeights)?.into_vec())
 }
 
-/// The number of passes over `s` of `n` samples that FREE_WORK allows.
+/// Returns the number of passes over `s` of `n` samples that FREE_WORK allows.
 fn passes(n: usize, s: usize, k: usize, d: usize) -> usize {
     let work_per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
     (FREE_WORK / work_per_pass).max(n / (2 * s))
 }
 
-/// Adds to the variances what the missing values contribute, for which the start has used the means
-/// of their columns: each varies about as those do that are observed in the same column. With gaps
-/// of one row, this row is that of all components.
+/// Adds the variance of missing values, which the start counted as the means of their columns: each varies about as the
+/// observed values of its column. Gaps of one row apply to all components.
 fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
     let Some(gaps) = gaps else { return Ok(mixture) };
     let added = gaps.variances();
@@ -314,20 +301,19 @@ fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
     Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), covariances)
 }
 
-/// The variance of the narrow components that assign samples to `centres`; `None` if all samples
-/// are equal.
+/// Returns the variance of the narrow components that assign samples to `centres`, or `None` if all samples are equal.
 fn narrow_variance(points: &Points<f64>, centres: &Array2<f64>) -> Option<f64> {
     let d = centres.ncols() as f64;
     // All samples may be centres.
     let widths = [points.inertia(centres), points.mean_variance() * d];
     let width = widths.into_iter().map(|v| NARROW * v).find(|v| v.is_normal())?;
-    // An E-step gives each missing value this variance, which must be narrow in its column's unit too.
+    // An E-step gives each missing value this variance, so it must be narrow in its column's unit too.
     let least = points.gaps(centres).and_then(|gaps| gaps.least_variance());
     Some(least.map_or(width, |least| width.min(NARROW * d * least)))
 }
 
-/// Lloyd's iterations over all samples, on the backend, until the squared moves of the centres sum
-/// to at most `tol`. Gives what `assign` gave in the last one.
+/// Makes Lloyd's iterations over all samples, on the backend, until the centres' squared moves sum to at most `tol`.
+/// Returns the last result of `assign`.
 fn lloyd_over_all(
     evaluator: &mut dyn Evaluator,
     centres: &mut Array2<f64>,
@@ -348,9 +334,8 @@ fn lloyd_over_all(
     Ok(last)
 }
 
-/// Adds to a random subset up to `size` samples that are drawn, from all others, by their distance
-/// to centres among the subset. The weights become those of all samples that each one stands for:
-/// its own over the probability to be among them.
+/// Adds to a random subset up to `size` of the other samples, drawn by their distance to centres among the subset. Each
+/// weight is divided by the probability that its sample was chosen.
 fn with_far_samples(
     evaluator: &mut dyn Evaluator,
     points: &Points<f64>,
@@ -361,18 +346,17 @@ fn with_far_samples(
 ) -> Result<Rows> {
     let Subset { rows: Rows { x, mut weights }, indices, share } = subset;
     let centres = centres.slice(s![..centres.nrows().min(FIRST_CENTRES), ..]).to_owned();
-    // If these samples are equal, others may differ by any distance.
+    // If these samples are equal, the others may be at any distance.
     let narrow = narrow_variance(points, &centres).unwrap_or_else(|| points.smallest_variance());
     let seed = rng.random();
-    // One more than is kept: its key says how probable the others were.
+    // One more than is kept: its key gives the probability of the others.
     let (mut drawn, narrow) = with_centres(&centres, narrow, CovarianceType::Spherical, |centres| {
         let drawn = evaluator.draw(&Draw::new(centres, seed, size + 1))?;
         Ok((drawn, centres.variance(0, 0)))
     })?;
     let limit = if drawn.len() > size { drawn.pop().map_or(f64::INFINITY, |last| last.key) } else { f64::INFINITY };
     let probability = |far: f64| {
-        // Not a number where far is infinite and the limit 0, because more samples are infinitely
-        // far than are drawn.
+        // Infinity times 0 is not a number: if more samples are infinitely far than are drawn, the limit is 0.
         let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
         share + (1.0 - share) * by_distance
     };
@@ -398,8 +382,7 @@ fn with_far_samples(
     }
 }
 
-/// Statistics with each sample at its nearest centre (shared, where two are as near), and the
-/// mixture that does it.
+/// Returns statistics with each sample at its nearest centre, or shared between nearest ones, and the mixture used.
 fn assign(
     evaluator: &mut dyn Evaluator,
     centres: &Array2<f64>,
@@ -421,8 +404,7 @@ pub(super) fn with_centres<T>(
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
         let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
         match evaluate(&assigner) {
-            // The components are too narrow for the backend's precision over samples this far away.
-            // With wider ones, more samples are shared between centres.
+            // Too narrow for the backend's precision over samples this far away. Wider components share more samples.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })
                 if narrow < f64::MAX / 1e4 =>
             {

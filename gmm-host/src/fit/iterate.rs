@@ -1,5 +1,4 @@
-//! The course of a fit by any method: runs from several starts, each of iterations until the lower
-//! bound hardly changes.
+//! The course of a fit by any method: runs from several starts, each iterated until the lower bound hardly changes.
 use super::fitting::steps::Iterated;
 use super::fitting::{
     Checked, FitOptions, FittedModel, Fitting, Method, Start, no_runs, shape_of, shape_of_statistics,
@@ -14,47 +13,45 @@ use gmm_core::statistics::Statistics;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-/// How many arrays of the covariances' shape a fit has at a time, at least: covariances and their
-/// factors before and after an M-step, their statistics, and what the device has of them.
+/// The least number of arrays of the covariances' shape that a fit holds at a time: covariances and factors before and
+/// after an M-step, their statistics, and the device's copies.
 const OF_A_FIT: usize = 6;
-/// The parameters of a run that waits for its next round: covariances and their factors.
+/// The arrays of a run that waits for its next round: covariances and their factors.
 const OF_A_WAITING_RUN: usize = 2;
-/// The iterations of the first round of runs that take turns.
+/// The iterations in the first round of runs that take turns.
 const FIRST_ROUND: usize = 5;
 
 /// Where a run begins.
 #[derive(Debug, Clone)]
 pub enum RunStart<M> {
-    /// At a start that the engine finds, from random numbers of this seed and stream of the
-    /// generator ChaCha8.
+    /// A start that the engine finds, from random numbers of this seed and stream of the generator ChaCha8.
     Seed(u64, u64),
-    /// At a model. The number is added to the first lower bound, for example because weights of
-    /// another program do not sum to 1.
+    /// A model. The number is added to the first lower bound, for example because foreign weights do not sum to 1.
     At(M, f64),
-    /// At the M-step of these statistics.
+    /// The M-step of these statistics.
     Statistics(Statistics),
 }
 
-/// Says where the runs of a fit begin, and sees them begin and end.
+/// Chooses the starts of a fit's runs, and sees them begin and end.
 pub trait Starts<M> {
-    /// A run (from 0) is about to begin. Runs that take turns begin and end as one.
+    /// Called before a run (from 0) begins. Runs that take turns begin and end as one.
     fn begin(&mut self, run: usize) {
         let _ = run;
     }
 
-    /// Where a run begins.
+    /// Returns the start of a run.
     ///
     /// # Errors
-    /// What ends the fit.
+    /// An error ends the fit.
     fn start(&mut self, run: usize) -> Result<RunStart<M>>;
 
-    /// A run has ended, or all that take turns with the best of them.
+    /// Called when a run has ended, or with the best of all runs that take turns.
     fn end(&mut self, fit: &Fit<M>) {
         let _ = fit;
     }
 }
 
-/// The starts that the engine finds for a seed: run r has stream r.
+/// Starts that the engine finds for a seed: run r has stream r.
 impl<M> Starts<M> for u64 {
     fn start(&mut self, run: usize) -> Result<RunStart<M>> {
         Ok(RunStart::Seed(*self, run as u64))
@@ -71,7 +68,7 @@ impl<M: Method> Fitting<M> {
         self.checked()?.fit(data)
     }
 
-    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
+    /// Fits as [`fit`](Self::fit); also returns the most probable component of each sample (N,).
     ///
     /// ```
     /// use gmm_host::{GaussianMixtureParams, Predict};
@@ -92,20 +89,19 @@ impl<M: Method> Fitting<M> {
 }
 
 impl<M: Method> Checked<Fitting<M>> {
-    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an
-    /// [`Evaluator`].
+    /// Fits to an array (N, D), to [`Samples`](crate::Samples), or to the samples of an [`Evaluator`].
     ///
     /// # Errors
-    /// What the data source reports; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`] and
-    /// [`Error::BadParameter`] where initial parameters, priors or the start do not fit to the data's
-    /// D; [`Error::UnobservedColumn`] where all values of a column are missing; a component error
-    /// where the data leave no usable covariance (a constant column with `reg_covar` zero, or by whose
-    /// variance a covariance prior is singular); what the backend reports.
+    /// Errors of the data source; [`Error::TooFewSamples`] (N < K); [`Error::ShapeMismatch`] and
+    /// [`Error::BadParameter`] if initial parameters, priors or the start do not fit the data's D;
+    /// [`Error::UnobservedColumn`] if all values of a column are missing; a component error if the data leave no usable
+    /// covariance (a constant column with `reg_covar` zero, or one whose variance makes a covariance prior singular);
+    /// errors of the backend.
     pub fn fit(&self, data: impl DataSource) -> Result<Fit<M::Model>> {
         data.evaluate(self.options.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
     }
 
-    /// As [`fit`](Self::fit); also gives the most probable component of each sample (N,).
+    /// Fits as [`fit`](Self::fit); also returns the most probable component of each sample (N,).
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
@@ -117,9 +113,8 @@ impl<M: Method> Checked<Fitting<M>> {
         })
     }
 
-    /// Fits to the evaluator's samples, and calls `callback` after each iteration. When the
-    /// callback breaks, the fit ends with the best of the runs so far, including the one that was
-    /// broken off.
+    /// Fits to the evaluator's samples, and calls `callback` after each iteration. If the callback breaks, the fit ends
+    /// with the best of the runs so far, including the interrupted one.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
@@ -127,11 +122,10 @@ impl<M: Method> Checked<Fitting<M>> {
         self.fit_from(evaluator, &mut { self.options.random_state }, callback)
     }
 
-    /// As [`fit_with`](Self::fit_with), where `starts` says where the runs begin, unless one start is
-    /// given.
+    /// Fits as [`fit_with`](Self::fit_with); `starts` chooses the runs' starts, unless the options give one.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit), and those of `starts`.
+    /// As [`fit`](Self::fit), and errors of `starts`.
     pub fn fit_from(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -142,7 +136,7 @@ impl<M: Method> Checked<Fitting<M>> {
     }
 }
 
-/// A fit to samples for which the options have been checked.
+/// A fit whose options have been checked against its samples.
 pub(super) struct Course<'a, M: Method> {
     fitting: &'a Fitting<M>,
     prior: M::Prior,
@@ -172,7 +166,7 @@ impl<'a, M: Method> Course<'a, M> {
         Ok(Self { fitting, prior })
     }
 
-    /// All runs, each from its start; the best of them.
+    /// Makes all runs, each from its start, and returns the best.
     pub fn fit(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -219,7 +213,7 @@ impl<'a, M: Method> Course<'a, M> {
         best.ok_or_else(no_runs)
     }
 
-    /// A run by itself, from its start to its end.
+    /// Makes one run from start to end.
     pub fn one_run(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -231,7 +225,7 @@ impl<'a, M: Method> Course<'a, M> {
         self.run(evaluator, fit, shift, self.fitting.options.max_iter, None, callback)
     }
 
-    /// A run at its start, and what is added to its first lower bound.
+    /// Returns a run at its start, and the number added to its first lower bound.
     fn begin(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -267,8 +261,7 @@ impl<'a, M: Method> Course<'a, M> {
         Ok((Fit { run, ..Fit::new(method.begin_at(options, model)?) }, shift))
     }
 
-    /// Fits by runs that take turns: in each round all that are left go on, then the half
-    /// with the lower bounds is dropped.
+    /// Fits by runs that take turns: in each round all go on, then the half with the lower bounds is dropped.
     fn halve(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -296,7 +289,7 @@ impl<'a, M: Method> Course<'a, M> {
             if left.iter().all(|fit| fit.converged || fit.n_iter() >= max_iter) {
                 break;
             }
-            // Of equals the first stay; those that stay keep their order.
+            // Equal runs keep their order, so the first ones stay.
             left.make_contiguous().sort_by(|a, b| b.lower_bound().total_cmp(&a.lower_bound()));
             n_runs = n_runs.div_ceil(2);
             left.truncate(n_runs);
@@ -306,8 +299,7 @@ impl<'a, M: Method> Course<'a, M> {
         best_of(left).ok_or_else(no_runs)
     }
 
-    /// Iterates a run, new or resumed, until it has so many iterations, or ends before. `shift` is
-    /// added to the lower bound of the first one.
+    /// Iterates a run, new or resumed, up to `until` iterations or its end. `shift` is added to its first lower bound.
     fn run(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -343,7 +335,7 @@ impl<'a, M: Method> Course<'a, M> {
 }
 
 impl<M: Method> Fitting<M> {
-    /// Whether runs take turns, of which some are dropped.
+    /// Returns whether runs take turns and poor ones are dropped.
     pub(super) fn is_halved(&self) -> bool {
         self.options.halving && self.options.n_init > 1 && self.start.is_none()
     }

@@ -1,17 +1,15 @@
-//! k-means on a few samples, for the start of a fit: by weight, with missing values, the same for any way
-//! of dividing the samples.
+//! k-means on a few samples, for a fit's start: weighted, with missing values, with one result on any division.
 use super::points::{Distance, Points, Rows, plus_plus, running, trials, weighted_sum};
 use gmm_core::model::linalg::row_major;
 use ndarray::{Array1, Array2, Axis};
 use rand::{Rng, RngExt};
 
-/// Lloyd's iterations by which centres that are samples with missing values find their place.
+/// The Lloyd iterations that move centres which are samples with missing values.
 const GAP_LLOYD: usize = 2;
-/// A variance that is this times the square of the largest number is narrow for any samples that
-/// differ.
+/// The narrowest variance over the square of the largest number: narrow for any samples that differ.
 const NARROWEST: f64 = 1e-24;
 
-/// What is missing in the samples of each cluster.
+/// The missing values in the samples of each cluster.
 pub(super) struct Gaps {
     /// The share of each column's values that is missing (K, D), by weight.
     share: Array2<f64>,
@@ -20,17 +18,17 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// What the missing values add to the variances of the clusters (K, D), or (1, D) for all.
+    /// Returns the variance that missing values add to the clusters (K, D), or (1, D) for all.
     pub fn variances(&self) -> Array2<f64> {
         &self.share * &self.variance
     }
 
-    /// The least variance of a column whose values differ.
+    /// Returns the least variance of a column whose values differ.
     pub fn least_variance(&self) -> Option<f64> {
         self.variance.iter().copied().filter(|v| v.is_normal()).reduce(f64::min)
     }
 
-    /// The same where the clusters' variances have so much for each missing value already.
+    /// Returns the gaps of clusters whose variances already include `variance` for each missing value.
     pub fn beside(mut self, variance: f64) -> Self {
         self.variance.mapv_inplace(|v| (v - variance).max(0.0));
         self
@@ -38,8 +36,7 @@ impl Gaps {
 }
 
 impl Points<f64> {
-    /// The samples `x` (S, D), at least one, with positive `weights` (S,). A missing value, NaN, becomes
-    /// the mean of its column.
+    /// Holds samples `x` (S, D) with positive `weights` (S,). A missing value, NaN, becomes the mean of its column.
     pub fn with_gaps(x: &Array2<f64>, weights: &Array1<f64>) -> Self {
         let d = x.ncols();
         let mut numbers: Vec<f64> = x.iter().copied().collect();
@@ -52,12 +49,12 @@ impl Points<f64> {
         Self::new(numbers, d, weights.to_vec(), distance)
     }
 
-    /// Whether any value is missing.
+    /// Returns whether any value is missing.
     pub fn has_gaps(&self) -> bool {
         matches!(self.distance, Distance::Observed(_))
     }
 
-    /// 1 for each value (S, D), 0 for one that is missing.
+    /// Returns 1 for a value that is observed, 0 for one that is missing.
     fn observed(&self) -> impl Fn(usize, usize) -> f64 {
         move |i, j| match &self.distance {
             Distance::Observed(observed) => observed.numbers[i * self.d + j],
@@ -65,7 +62,7 @@ impl Points<f64> {
         }
     }
 
-    /// The samples, with the means of the columns where values are missing (S, D).
+    /// Returns the samples (S, D), with column means in place of missing values.
     pub fn filled(&self) -> Array2<f64> {
         self.select(&(0..self.weights.len()).collect::<Vec<_>>())
     }
@@ -74,7 +71,7 @@ impl Points<f64> {
         Array2::from_shape_fn((rows.len(), self.d), |(i, j)| self.row(rows[i])[j])
     }
 
-    /// The mean of the samples (1, D).
+    /// Returns the mean of the samples (1, D).
     pub fn mean(&self) -> Array2<f64> {
         let (mut mean, mut weight) = (Array2::zeros((1, self.d)), 0.0);
         for (row, w) in self.iter().zip(&self.weights) {
@@ -84,20 +81,19 @@ impl Points<f64> {
         mean
     }
 
-    /// The centres (K, D) of greedy k-means++: samples drawn with probabilities in proportion to their
-    /// weights times their squared distances to the nearest centre so far, each the best of 2 + ⌊ln K⌋ draws
-    /// or of `trials`, if those are fewer. Rows repeat where there are fewer than K different samples.
+    /// Returns the centres (K, D) of greedy k-means++: samples drawn with probabilities proportional to weight times
+    /// squared distance to the nearest centre, each the best of min(2 + ⌊ln K⌋, `trials`). Rows repeat if fewer than K
+    /// samples differ.
     pub fn seeds(&self, k: usize, trials: usize, rng: &mut impl Rng) -> Array2<f64> {
         self.seeds_beside(&Array2::zeros((0, self.d)), k, trials, rng)
     }
 
-    /// As [`seeds`](Self::seeds), `k` centres beside those that are known (C, D).
+    /// Returns `k` centres as [`seeds`](Self::seeds), beside known centres (C, D).
     pub fn seeds_beside(&self, known: &Array2<f64>, k: usize, most: usize, rng: &mut impl Rng) -> Array2<f64> {
         let trials = most.clamp(1, trials(k));
         let mut is_first = known.is_empty();
         let candidates = |nearest: &[f64]| {
-            // For the first centre, and if all samples are centres already, samples are drawn by
-            // their weights alone.
+            // Samples are drawn by weight alone for the first centre, and if all samples are centres already.
             let by_distance = running(nearest.iter().zip(&self.weights).map(|(d, w)| d * w));
             match by_distance.last() {
                 Some(sum) if !std::mem::take(&mut is_first) && *sum > 0.0 => {
@@ -106,37 +102,34 @@ impl Points<f64> {
                 _ => vec![draw(&running(self.weights.iter().copied()), rng)],
             }
         };
-        // Infinite where nothing is known.
+        // Infinite without known centres.
         let nearest = self.distances(&row_major(known.view()));
         self.select(&plus_plus(k, &self.weights, nearest, candidates, |i| self.distances(self.row(i))))
     }
 
-    /// Lloyd's iterations, until the squared moves of the centres sum to at most `tol`; returns
-    /// whether that was reached in so many rounds.
+    /// Makes Lloyd iterations until the centres' squared moves sum to at most `tol`; returns whether `rounds` suffice.
     pub fn lloyd(&self, centres: &mut Array2<f64>, rounds: usize, tol: f64) -> bool {
         (0..rounds).any(|_| self.move_to_means(centres) <= tol)
     }
 
-    /// Moves centres that are samples towards their neighbours, if values are missing: a centre
-    /// then has the column's mean, which may be far from them.
+    /// Moves centres that are samples with missing values to their neighbours, from which the column means may be far.
     pub fn settle_gaps(&self, centres: &mut Array2<f64>) {
         if self.has_gaps() {
             self.lloyd(centres, GAP_LLOYD, 0.0);
         }
     }
 
-    /// A variance that is narrow for any samples that differ in the digits of float64.
+    /// Returns a variance that is narrow for any samples that differ in the digits of float64.
     pub fn smallest_variance(&self) -> f64 {
         let largest = self.rows.numbers.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
         NARROWEST * if largest > 0.0 { largest * largest } else { 1.0 }
     }
 
-    /// Moves each coordinate of each centre to the mean of the values that are observed in its
-    /// samples, or leaves it where there are none. Returns the sum of the squared moves.
+    /// Moves each centre to the means of its samples' observed values, if any. Returns the sum of the squared moves.
     fn move_to_means(&self, centres: &mut Array2<f64>) -> f64 {
         let (mut sums, mut counts) = (Array2::<f64>::zeros(centres.dim()), Array2::<f64>::zeros(centres.dim()));
         self.visit(centres, |place, w, observed, away| {
-            // Differences from the centre are summed, so that nothing is lost for data far from the origin.
+            // Sums differences from the centre, to lose nothing for data far from the origin.
             sums[place] += w * observed * away;
             counts[place] += w * observed;
         });
@@ -148,8 +141,7 @@ impl Points<f64> {
         moved
     }
 
-    /// Calls `f` for each value with the sample's nearest centre and the column, the sample's weight, whether
-    /// it is observed (1 or 0), and its difference from the centre.
+    /// Calls `f` for each value with nearest centre and column, the weight, 1 if observed (else 0), and the difference.
     fn visit(&self, centres: &Array2<f64>, mut f: impl FnMut([usize; 2], f64, f64, f64)) {
         let observed = self.observed();
         let centres = row_major(centres.view());
@@ -160,8 +152,7 @@ impl Points<f64> {
         }
     }
 
-    /// What is missing in the samples that are nearest to each of the centres; `None` where nothing
-    /// is.
+    /// Returns the missing values of the samples nearest to each centre, or `None` if no value is missing.
     pub fn gaps(&self, centres: &Array2<f64>) -> Option<Gaps> {
         self.has_gaps().then(|| self.spread(centres))
     }
@@ -180,18 +171,18 @@ impl Points<f64> {
         Gaps { share: share.mapv(|share| if share.is_nan() { 0.0 } else { 1.0 - share }), variance }
     }
 
-    /// Weighted mean of the squared distance to the nearest centre.
+    /// Returns the weighted mean of the squared distance to the nearest centre.
     pub fn inertia(&self, centres: &Array2<f64>) -> f64 {
         weighted_sum(&self.distances(&row_major(centres.view())), &self.weights) / self.weights.iter().sum::<f64>()
     }
 
-    /// Mean over the features of the weighted variance.
+    /// Returns the mean over the features of the weighted variance.
     pub fn mean_variance(&self) -> f64 {
         let means = Array2::from_shape_fn((1, self.d), |(_, j)| self.column_mean(j));
         self.spread(&means).variance.iter().sum::<f64>() / self.d as f64
     }
 
-    /// The mean of a column, where what is missing is that mean already.
+    /// Returns the mean of a column, whose missing values are that mean already.
     fn column_mean(&self, j: usize) -> f64 {
         let column = || self.rows.numbers[j..].iter().step_by(self.d);
         let origin = self.rows.numbers[j];
@@ -200,12 +191,11 @@ impl Points<f64> {
     }
 }
 
-/// Fills the gaps in a column, every `d`th of `values`, with the mean of its other values by
-/// weight; with 0 if there are none.
+/// Fills the gaps in a column, every `d`th of `values`, with the weighted mean of its other values, or 0 without any.
 fn fill_with_mean(values: &mut [f64], d: usize, weights: &Array1<f64>) {
     let (mut sum, mut weight, mut origin) = (0.0, 0.0, None);
     for (v, w) in values.iter().step_by(d).zip(weights).filter(|(v, _)| !v.is_nan()) {
-        // Differences are summed, so that nothing is lost far from zero.
+        // Sums differences, to lose nothing far from zero.
         sum += w * (v - *origin.get_or_insert(*v));
         weight += w;
     }
@@ -213,8 +203,7 @@ fn fill_with_mean(values: &mut [f64], d: usize, weights: &Array1<f64>) {
     values.iter_mut().step_by(d).filter(|v| v.is_nan()).for_each(|v| *v = mean);
 }
 
-/// An index with a probability proportional to its entry, from the entries' running sums, of which
-/// the last is positive and finite. An entry of zero is never drawn.
+/// Draws an index with probability proportional to its entry, from running sums with a positive, finite end.
 fn draw(running: &[f64], rng: &mut impl Rng) -> usize {
     let last = running.last().copied().unwrap_or(0.0);
     let at = rng.random::<f64>() * last;

@@ -1,9 +1,8 @@
-//! Many fits in one call: one for each of many sets of samples.
+//! Many fits in one call, one for each of many sets of samples.
 //!
-//! A small fit would spend most of its time on handing its work to threads and on waiting for them.
-//! So the runs of small fits are made side by side, each whole on one thread. A run that is a good
-//! part of all the work has all threads. Which of the two it is makes no difference to its bits,
-//! because an evaluation gives the same ones on any number of threads.
+//! A small fit would spend most of its time on handing work to threads. So runs of small fits are made side by side,
+//! each on one thread; a run that is a good part of all the work has all threads. Either way its bits are the same,
+//! because an evaluation does not depend on the number of threads.
 use super::fitting::{Checked, FitOptions, Fitting, Method, no_runs};
 use super::iterate::{Course, RunStart, Starts};
 use super::outcome::{Fit, Iteration, best_of};
@@ -18,62 +17,56 @@ use rayon::current_num_threads;
 use rayon::prelude::*;
 use std::ops::ControlFlow;
 
-/// Watches many fits. The calls come from the threads that fit, several at a time.
+/// Watches many fits. The fitting threads call it, several at a time.
 pub trait Watch<M = Mixture>: Sync {
-    /// A run of the fit to a set has ended: its number is [`Fit::run`], 0 where runs take turns.
+    /// Called when a run of the fit to a set has ended; its number is [`Fit::run`], 0 if runs take turns.
     fn ended(&self, set: usize, result: &Result<Fit<M>>) {
         let _ = (set, result);
     }
 
-    /// The run of this number of the fit to a set, where it is known already, for example from a
-    /// checkpoint ([`ended`](Self::ended) is not called for it).
+    /// Returns a run that is known already, for example from a checkpoint. [`ended`](Self::ended) is not called for it.
     fn known(&self, set: usize, run: usize) -> Option<Fit<M>> {
         let _ = (set, run);
         None
     }
 
-    /// A GPU that should have made small fits in one launch has failed, and makes them one by one,
-    /// which takes far longer. Called once, before those fits.
+    /// Called at most once, when a GPU fails to make small fits in one launch; one by one they take far longer.
     fn slowed(&self, error: &Error) {
         let _ = error;
     }
 
-    /// Whether the runs that have not ended are to be given up. Asked after each iteration and
-    /// before each run.
+    /// Returns whether to give up the runs that have not ended. Called after each iteration and before each run.
     fn stop(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
 impl<M> Watch<M> for () {}
 
-/// Says where the runs of many fits begin. The calls come from the threads that fit.
+/// Chooses the starts of the runs of many fits. The fitting threads call it.
 pub trait ManyStarts<M>: Sync {
-    /// The seed and the stream of the random numbers from which the engine, or a GPU, finds a start;
-    /// none for those of the options. Runs that take turns have streams of the seed of run 0.
+    /// Returns the seed and stream of the random numbers from which the engine, or a GPU, finds a start; `None` for
+    /// those of the options. Runs that take turns have streams of the seed of run 0.
     fn seed(&self, set: usize, run: usize) -> Option<(u64, u64)> {
         let _ = (set, run);
         None
     }
 
-    /// Where a run over these samples begins; none where the engine is to find a start.
+    /// Returns the start of a run over these samples, or `None` if the engine finds it.
     ///
     /// # Errors
-    /// What ends the fit to this set.
+    /// An error ends the fit to this set.
     fn start(&self, set: usize, run: usize, samples: &Samples<'_>) -> Result<Option<RunStart<M>>> {
         let _ = (set, run, samples);
         Ok(None)
     }
 }
 
-/// The engine finds all starts.
 impl<M> ManyStarts<M> for () {}
 
-/// Less work than this, in multiply-adds, is never divided over threads.
+/// Work of fewer multiply-adds than this is never divided over threads.
 const SMALL: f64 = (1 << 22) as f64;
-/// Samples of more numbers than this always are: they keep all threads busy, and each thread would
-/// have a copy of them.
+/// Samples of more numbers than this always are: they keep all threads busy, and threads would copy them.
 const MOST_NUMBERS: usize = 1 << 22;
 
 impl<M: Method> Fitting<M> {
@@ -90,7 +83,7 @@ impl<M: Method> Fitting<M> {
     /// let fits = params.fit_many(&groups, &())?;
     /// // Each fit is that of its set alone.
     /// assert_eq!(fits[1].as_ref().unwrap().mixture, params.fit(&groups[1])?.mixture);
-    /// // One that fails says why, and stops no other.
+    /// // A fit that fails says why, and does not stop the others.
     /// assert!(matches!(fits[2], Err(Error::TooFewSamples { n_samples: 1, n_components: 2 })));
     /// # Ok::<(), gmm_host::Error>(())
     /// ```
@@ -101,19 +94,19 @@ impl<M: Method> Fitting<M> {
         Ok(self.checked()?.fit_many(sets, watch))
     }
 
-    /// About the multiply-adds of an iteration of all runs over these samples.
+    /// Returns about the multiply-adds of an iteration of all runs over these samples.
     fn work(&self, samples: &Samples<'_>) -> f64 {
         let FitOptions { covariance_type, n_components, n_init, .. } = self.options;
         let of_sample = covariance_type.multiply_adds(n_components, samples.n_features());
         (samples.n_samples() * n_init) as f64 * of_sample as f64
     }
 
-    /// The number of runs that are made by themselves; those that take turns count as one.
+    /// Returns the number of runs that are made by themselves; runs that take turns count as one.
     pub fn n_runs(&self) -> usize {
         if self.is_made_as_one() { 1 } else { self.options.n_init }
     }
 
-    /// Whether runs take turns, or there is one that has its own start.
+    /// Returns whether runs take turns, or one run has its own start.
     fn is_made_as_one(&self) -> bool {
         self.start.is_some() || self.options.halving
     }
@@ -126,21 +119,20 @@ impl<M: Method> Checked<Fitting<M>> {
     }
 }
 
-/// The runs of the fit to a set that have been made.
+/// The runs made so far of the fit to a set.
 type RunsOfSet<M> = Vec<Option<Result<Fit<M>>>>;
 
-/// Some runs of the fit to a set, which are made one after the other.
+/// Some runs of the fit to a set, made one after the other.
 struct Runs {
     set: usize,
     runs: Vec<usize>,
 }
 
-/// Fits to each of many sets of samples by itself, small ones side by side; `fitting` gives the fit to
-/// each. On the CPU each result is that of [`Checked::fit`] to the set alone, to the last bit. On
-/// a GPU small runs are made whole, all in one launch: runs of EM over few enough complete samples in
-/// float64, with K up to 32 and D up to 16, from k-means. Each result then is that of this function
-/// with the set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU.
-/// [`Error::Stopped`] stands for the fits that `watch` gave up.
+/// Fits to each of many sets of samples by itself, small ones side by side; `fitting` returns the fit of a set. On the
+/// CPU each result equals [`Checked::fit`] to that set alone, bit for bit. A GPU makes small runs whole, all in one
+/// launch: runs of EM from k-means over few enough complete samples in float64, with K up to 32 and D up to 16. Each
+/// result then equals this function's for that set alone. [`Auto`](crate::Device::Auto) makes small fits on the CPU.
+/// Fits that `watch` gave up are [`Error::Stopped`].
 pub fn fit_many<'f, M: Method>(
     sets: &[Samples<'_>],
     fitting: &(dyn Fn(usize) -> &'f Checked<Fitting<M>> + Sync),
@@ -171,7 +163,7 @@ pub fn fit_many<'f, M: Method>(
             fits[set][run].iter().for_each(|fit| watch.ended(set, fit));
         }
     }
-    // A device gets the samples of a set once; on the CPU each run may have a thread of its own.
+    // A device loads the samples of a set once; on the CPU each run may have its own thread.
     let rest = unknown(&fits);
     let mut units: Vec<Runs> = Vec::new();
     for (set, run) in rest {
@@ -209,7 +201,7 @@ pub fn fit_many<'f, M: Method>(
             };
             let fit = match start {
                 Some(start) => course.one_run(evaluator.as_mut(), run, start, &mut { stop })?,
-                // All runs, which take turns, or that which has its own start.
+                // All runs, which take turns, or the one with its own start.
                 None => Fit { run, ..course.fit(evaluator.as_mut(), &mut &one, &mut { stop })? },
             };
             if fit.stopped { Err(Error::Stopped) } else { Ok(fit) }
@@ -235,8 +227,7 @@ pub fn fit_many<'f, M: Method>(
     fits.into_iter().map(best).collect()
 }
 
-/// A run that a GPU may make whole: its fit, the number of its set, and seed and stream of its random
-/// numbers.
+/// A run that a GPU may make whole: its fit, its set's index, and the seed and stream of its random numbers.
 type Run<'f, M> = (&'f Fitting<M>, usize, (u64, u64));
 
 #[cfg(not(feature = "cuda"))]
@@ -263,7 +254,7 @@ mod gpu {
     use gmm_cuda::fit::{Course, Fitted, Task, fit as fit_tasks, n_uniforms, takes};
     use rand::RngExt;
 
-    /// The course of the runs, if a GPU can make them whole.
+    /// Returns the course of the runs, if a GPU can make them whole.
     fn course<M: Method>(fitting: &Fitting<M>, d: usize) -> Option<Course> {
         let Fitting { options, method, start } = fitting;
         let lloyd = match options.init_params {
@@ -283,7 +274,7 @@ mod gpu {
         })
     }
 
-    /// The fit with the last M-step; `None` where the parameters are not safely those of a mixture.
+    /// Returns the fit with the last M-step, or `None` if the parameters may not be those of a mixture.
     fn with_last_step<M: Method>(fitted: Fitted, reg_covar: f64) -> Option<Fit<M::Model>> {
         let Fitted { sums, lower_bounds, converged } = fitted;
         let statistics = Statistics::from_centred_sums(sums).ok()?;
@@ -291,9 +282,8 @@ mod gpu {
         Some(Fit { lower_bounds, converged, ..Fit::new(M::of_mixture(mixture)?) })
     }
 
-    /// Makes those runs that a GPU makes whole, each by a block of threads, all in one launch; `None`
-    /// stands for the others. Which they are, and the bits of a run, depend on the run and the kind of
-    /// GPU alone. `watch` may stop them.
+    /// Makes the runs that a GPU makes whole, one block of threads for each, all in one launch; `None` stands for the
+    /// rest. The choice and a run's bits depend only on the run and the kind of GPU. `watch` may stop the runs.
     pub fn fit<M: Method>(
         ordinal: usize,
         sets: &[Samples<'_>],
@@ -325,7 +315,7 @@ mod gpu {
                 .collect();
             let fitted = match fit_tasks(ordinal, &course, sets, &tasks, &|| !watch.stop()) {
                 Ok(fitted) => fitted,
-                // Each run fails for want of the GPU.
+                // Each run then fails by itself for want of a GPU.
                 Err(Error::NoCudaDevice { .. }) => continue,
                 Err(error) => {
                     if !std::mem::replace(&mut is_slow, true) {
@@ -347,7 +337,6 @@ mod gpu {
     }
 }
 
-/// The starts of the fit to a set.
 struct OfSet<'a, 's, M> {
     set: usize,
     samples: &'a Samples<'s>,
@@ -362,17 +351,15 @@ impl<M> OfSet<'_, '_, M> {
     }
 }
 
-/// Those of runs that take turns.
 impl<M> Starts<M> for &OfSet<'_, '_, M> {
     fn start(&mut self, run: usize) -> Result<RunStart<M>> {
         Ok(RunStart::Seed((self.seed)(self.set, 0).0, run as u64))
     }
 }
 
-/// Evaluates each of many sets of samples, of which `work` says about how many multiply-adds they
-/// take. On the CPU and with [`Device::Auto`], small ones are evaluated side by side, each on one
-/// thread; others one after the other, on the whole device. `evaluate` gets the number of a set, and
-/// a function that loads its samples. The results are in the order of the sets.
+/// Evaluates each of many sets of samples; `work` holds their approximate multiply-adds. On the CPU and with
+/// [`Device::Auto`] small sets are evaluated side by side, one thread each, the others in turn on the whole device.
+/// `evaluate` gets a set's index and a function that loads its samples. The results are in the sets' order.
 pub fn evaluate_each<'s, T: Send>(
     sets: &[Samples<'s>],
     device: Device,
@@ -388,27 +375,26 @@ pub fn evaluate_each<'s, T: Send>(
         (set, evaluate(set, &open))
     };
     let mut results: Vec<(usize, T)> = large.into_iter().map(on_device).collect();
-    // The longest first, so that no thread has one left when the others have ended.
+    // The longest come first, so that no thread is left with one at the end.
     small.sort_by(|a, b| work[*b].total_cmp(&work[*a]));
     results.par_extend(small.into_par_iter().with_max_len(1).map(on_this_thread));
     results.sort_by_key(|(set, _)| *set);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Whether small evaluations are made side by side, each on a core.
+/// Returns whether small evaluations are made side by side, each on a core.
 fn is_on_cpu(device: Device) -> bool {
     matches!(device, Device::Auto | Device::Cpu)
 }
 
-/// The numbers of the sets that are evaluated side by side, each on one thread, and of those that
-/// have the device for themselves, in their order.
+/// Returns the indices of sets evaluated side by side, one thread each, and of those that have the whole device.
 fn divide(
     work: &[f64],
     numbers: impl Fn(usize) -> usize,
     device: Device,
     n_threads: usize,
 ) -> (Vec<usize>, Vec<usize>) {
-    // Beside so small a part of the work of a thread, the others do not wait for long at the end.
+    // A set this small, compared with a thread's work, does not keep the other threads waiting at the end.
     let part = work.iter().sum::<f64>() / (4 * n_threads) as f64;
     let is_small = |set: &usize| is_on_cpu(device) && work[*set] <= part.max(SMALL) && numbers(*set) <= MOST_NUMBERS;
     (0..work.len()).partition(is_small)
@@ -420,7 +406,7 @@ mod tests {
 
     #[test]
     fn small_fits_run_side_by_side_and_large_ones_alone() {
-        // A thousand fits of half a million multiply-adds each, and one of a thousand times as much.
+        // A thousand fits of half a million multiply-adds, one of them a thousand times larger.
         let mut work = vec![5e5; 1000];
         work[7] = 5e8;
         let divide = |work: &[f64], device| divide(work, |_| 1000, device, 2);
@@ -429,8 +415,7 @@ mod tests {
             assert_eq!((small.len(), large), (999, vec![7]));
         }
         assert_eq!(divide(&work, Device::Cuda(0)).1.len(), 1000);
-        // Of a few large ones each has all threads; many of the same size have a thread each, unless
-        // copies of their samples would take much memory.
+        // Large fits have all threads each; many equal ones one thread each, unless their copies take too much memory.
         assert_eq!(divide(&[1e9; 4], Device::Cpu).1.len(), 4);
         assert_eq!(divide(&[1e9; 8], Device::Cpu).0.len(), 8);
         assert_eq!(super::divide(&[1e9; 8], |_| MOST_NUMBERS + 1, Device::Cpu, 2).1.len(), 8);

@@ -1,12 +1,11 @@
-//! The prior of a fit by EM as it is given.
+//! The prior of a fit by EM, as the caller gives it.
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::Covariances;
 use gmm_core::statistics::prior::check_numbers;
 use ndarray::Array2;
 
-/// The prior under which a fit by EM finds the mode of the posterior
-/// ([`Em::prior`](field@super::Em::prior)), with the symbols of
-/// [`ConjugatePrior`](crate::ConjugatePrior). What is not given follows from the samples.
+/// The prior under which EM finds the mode of the posterior ([`Em::prior`](field@super::Em::prior)), with the symbols
+/// of [`ConjugatePrior`](crate::ConjugatePrior). Missing parts follow from the samples.
 ///
 /// ```
 /// use gmm_host::{GaussianMixtureParams, MapPrior};
@@ -19,8 +18,8 @@ use ndarray::Array2;
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 ///
-/// The defaults are those of Fraley and Raftery 2007, "Bayesian regularization for normal mixture
-/// estimation and model-based clustering".
+/// The defaults are those of Fraley and Raftery 2007, "Bayesian regularization for normal mixture estimation and
+/// model-based clustering".
 ///
 /// ```
 /// let prior: gmm_host::MapPrior = "mean_precision=0.5,weight_concentration=2".parse()?;
@@ -31,16 +30,16 @@ use ndarray::Array2;
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct MapPrior {
-    /// α, at least 1: each weight has α − 1 counts more; default 1.
+    /// α, at least 1: adds α − 1 counts to each weight. Default 1.
     pub weight_concentration: f64,
-    /// κ, at least 0: how many samples the prior of a mean is worth; default 0.01.
+    /// κ, at least 0: the number of samples that a mean's prior counts as. Default 0.01.
     pub mean_precision: f64,
-    /// m (K, D), or (1, D) for all components; default the mean of the samples.
+    /// m (K, D), or (1, D) for all components. Default: the mean of the samples.
     pub mean: Option<Array2<f64>>,
-    /// ν, above D − 1; default D + 2.
+    /// ν, above D − 1. Default D + 2.
     pub degrees_of_freedom: Option<f64>,
-    /// Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,);
-    /// default the covariance of the samples over K^(2/D), a K-th of their volume.
+    /// Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,). Default: the covariance
+    /// of the samples over K^(2/D), a K-th of their volume.
     pub covariance: Option<Covariances>,
 }
 
@@ -51,7 +50,6 @@ impl Default for MapPrior {
 }
 
 impl MapPrior {
-    /// Checks the numbers that do not need the data.
     pub(super) fn check(&self) -> Result<()> {
         check_numbers(self.weight_concentration, self.mean_precision)
     }
@@ -60,7 +58,7 @@ impl MapPrior {
 impl std::str::FromStr for MapPrior {
     type Err = Error;
 
-    /// `default`, or numbers that differ from it, such as `mean_precision=1,degrees_of_freedom=9`.
+    /// Parses `default`, or numbers that differ from it, such as `mean_precision=1,degrees_of_freedom=9`.
     fn from_str(text: &str) -> Result<Self> {
         let mut prior = Self::default();
         if text == "default" {

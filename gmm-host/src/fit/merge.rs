@@ -1,4 +1,4 @@
-//! Merging components, beginning with many: how the 2011 paper finds K (after Bouman's CLUSTER).
+//! Merging components, beginning with many, as the 2011 paper finds K (after Bouman's CLUSTER).
 use super::em::Em;
 use super::fitting::{Checked, Fitting};
 use super::outcome::Callback;
@@ -9,12 +9,11 @@ use gmm_core::model::merging::merge;
 use gmm_core::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 
-/// Fits `model`, then repeatedly merges the two closest components and fits from there, down to
-/// `least` components (at least one), and selects the best of all fits by `criterion`.
+/// Fits `model`, then repeatedly merges the two closest components and fits from there, down to `least` components (at
+/// least one), and selects the best of all fits by `criterion`.
 ///
-/// The distance of components a and b is the loss of log-likelihood by merging them to their common
-/// moments: ½ [πₐ ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two taken
-/// together.
+/// The distance of components a and b is the log-likelihood lost by merging them to their common moments: ½ [πₐ
+/// ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two together.
 ///
 /// # Errors
 /// As [`Checked::fit`].
@@ -34,14 +33,14 @@ pub fn merge_down(
             return search.finish();
         }
         let merged = merge_closest(&mixture)?;
-        // The initial parameters that the caller gave are for the first fit only.
+        // The caller's initial parameters are for the first fit only.
         let next = model.clone().into_inner().weights_init(None).means_init(None).precisions_init(None);
         let params = next.n_components(merged.n_components()).start(merged);
         fit = params.check()?.fit_with(evaluator, callback)?;
     }
 }
 
-/// The mixture (K − 1) with its two closest components merged; K is at least two.
+/// Returns the mixture (K − 1) with its two closest components merged; K is at least two.
 fn merge_closest(mixture: &Mixture) -> Result<Mixture> {
     let k = mixture.n_components();
     let log_dets: Vec<f64> = (0..k).map(|c| mixture.log_det(c)).collect();

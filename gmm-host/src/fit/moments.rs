@@ -1,4 +1,4 @@
-//! The mean and the covariance of all samples, from which priors follow.
+//! The mean and the covariance of all samples, for priors.
 use super::init::with_centres;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::samples::Rows;
@@ -7,14 +7,12 @@ use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::statistics::Statistics;
 use ndarray::{Array1, Axis};
 
-/// The rows whose mean is the centre of the first moments.
+/// The number of rows whose mean is the centre of the first moments.
 const FIRST_ROWS: usize = 64;
-/// The most passes over samples with missing values for their moments, and the relative change of
-/// the moments that ends them.
+/// The most passes over samples with missing values, and the relative change of the moments that ends them.
 const PASSES: (usize, f64) = (100, 1e-6);
 
-/// The mean and the scatter of all samples, as the statistics of one component: those of the
-/// likeliest normal distribution where values are missing.
+/// Returns the mean and scatter of all samples, as one component; with missing values, of the likeliest normal one.
 pub(super) fn moments(evaluator: &mut dyn Evaluator, kind: CovarianceType) -> Result<Statistics> {
     let kind = if kind.has_matrices() { CovarianceType::Full } else { CovarianceType::Diag };
     let Rows { x, .. } = evaluator.rows(&(0..evaluator.n_samples().min(FIRST_ROWS)).collect::<Vec<_>>())?;
@@ -27,8 +25,7 @@ pub(super) fn moments(evaluator: &mut dyn Evaluator, kind: CovarianceType) -> Re
     let variance = if variance > 0.0 { variance } else { 1.0 };
     let centre = Array1::from(means).insert_axis(Axis(0));
     let mut statistics = with_centres(&centre, variance, kind, |mixture| evaluator.statistics(mixture))?;
-    // Of complete samples, the second pass changes nothing. A constant column, whose missing values
-    // are as its others, ends them too.
+    // With complete samples the second pass changes nothing. A constant column with missing values ends the passes too.
     for _ in 0..PASSES.0 {
         let Ok(mixture) = statistics.to_mixture(0.0) else { break };
         let next = evaluator.statistics(&mixture)?;
@@ -49,8 +46,8 @@ pub(super) fn moments(evaluator: &mut dyn Evaluator, kind: CovarianceType) -> Re
     Ok(statistics)
 }
 
-/// The covariance of samples of these moments in a type's shape for one component, with the divisor
-/// N − 1; of less than two samples by weight, half of their weight.
+/// Returns the covariance of samples with these moments in a type's shape for one component, with the divisor N − 1;
+/// for a weight below two, half of the weight.
 pub(super) fn covariance_of(moments: &Statistics, kind: CovarianceType) -> Covariances {
     let weight = moments.weight();
     let divisor = (weight - 1.0).max(0.5 * weight);

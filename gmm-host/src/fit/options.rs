@@ -1,19 +1,17 @@
-//! How options of a fit are declared, each once, and the methods that find a start.
+//! The declaration of a fit's options, and the methods that find a start.
 use gmm_core::error::{Error, Result};
 
-/// How a fit finds its start, with scikit-learn's names. A method looks at a random subset of the
-/// samples (at all, if they are few); see [`FitOptions::init_params`](super::FitOptions::init_params).
+/// A method that finds a start, with scikit-learn's names. It looks at a random subset of the samples, or at all if
+/// they are few; see [`FitOptions::init_params`](super::FitOptions::init_params).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum InitParams {
-    /// k-means++ centres, improved by Lloyd's iterations; each sample then belongs to its nearest
-    /// centre.
+    /// k-means++ centres, improved by Lloyd's iterations; each sample belongs to its nearest centre.
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "kmeans"))]
     KMeans,
-    /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its
-    /// nearest centre.
+    /// k-means++ centres (greedy, Arthur and Vassilvitskii 2007); each sample belongs to its nearest centre.
     #[cfg_attr(feature = "serde", serde(rename = "k-means++"))]
     KMeansPlusPlus,
     /// Random responsibilities.
@@ -28,7 +26,7 @@ impl InitParams {
     /// All methods.
     pub const ALL: [Self; 4] = [Self::KMeans, Self::KMeansPlusPlus, Self::Random, Self::RandomFromData];
 
-    /// scikit-learn's name of the method.
+    /// Returns scikit-learn's name of the method.
     pub fn name(self) -> &'static str {
         match self {
             Self::KMeans => "kmeans",
@@ -55,11 +53,9 @@ impl std::fmt::Display for InitParams {
     }
 }
 
-/// Declares options, each once: a field of a struct, its default, and the method of [`Fitting`] that
-/// sets it.
+/// Declares options, each once: a field of a struct, its default, and the method of [`Fitting`] that sets it.
 ///
-/// `arguments` are arguments of a command too, `fields` are not, and `optional` ones need not be
-/// given; these say by themselves whether they are arguments.
+/// `arguments` are a command's arguments too, `fields` are not; `optional` ones may be absent and say so themselves.
 macro_rules! options {
     (
         $(#[$about:meta])*

@@ -1,6 +1,5 @@
-//! The samples of k-means, and the steps that every k-means takes: the nearest centre of each sample, and
-//! the choice of the first centres. [`kmeans`](super::kmeans) takes them as a fit needs its start,
-//! [`scikit_learn`](super::scikit_learn) as scikit-learn does, to the bit.
+//! The samples of k-means, and its common steps: nearest centres, and the choice of the first centres.
+//! [`kmeans`](super::kmeans) serves a fit's start; [`scikit_learn`](super::scikit_learn) gives scikit-learn's bits.
 use gmm_core::backends::cpu::real::Real;
 use gmm_core::simd::isa::Isa;
 use gmm_core::simd::lane::fuses;
@@ -10,18 +9,16 @@ use rayon::prelude::*;
 
 /// The number of samples whose distances are computed at once, in registers.
 const SIDE_BY_SIDE: usize = 32;
-/// The number of blocks of so many samples that one thread takes at a time.
+/// The number of such blocks that one thread takes at a time.
 const AT_ONCE: usize = 16;
 /// Work of fewer multiply-adds than this is done by one thread.
 const PARALLEL_WORK: usize = 1 << 18;
 
-/// A number for each of some neighbouring samples.
+/// One number for each of some neighbouring samples.
 type Block<T> = [T; SIDE_BY_SIDE];
 
-/// float32 or float64.
 pub(super) trait Number: Real + NdFloat {
-    /// The numbers in a register of NumPy's build for x86-64, in which its sums of squares are
-    /// made.
+    /// The numbers in a register of NumPy's build for x86-64, which forms its sums of squares.
     const NUMPY_LANES: usize;
 }
 
@@ -55,18 +52,16 @@ impl<T: Number> Rows<T> {
     }
 }
 
-/// How far a sample is from a centre.
+/// The distance of a sample from a centre.
 pub(super) enum Distance<T> {
-    /// The squared distance.
     Squared,
-    /// The squared distance of the values that are observed, for which 1 stands here, and 0 for the others.
+    /// The squared distance over observed values; holds 1 for an observed value, 0 for a missing one.
     Observed(Rows<T>),
-    /// As scikit-learn computes it: the squared distance less the sample's own squared norm. A product of
-    /// a sample is added to those of the features before, as matrix products of BLAS do.
+    /// The squared distance less the sample's own squared norm, as scikit-learn computes it. Products are added feature
+    /// by feature, as BLAS's matrix products do.
     LessNorm,
 }
 
-/// The samples.
 pub(super) struct Points<T> {
     pub d: usize,
     pub rows: Rows<T>,
@@ -80,7 +75,7 @@ impl<T: Number> Points<T> {
         Self { d, rows: Rows::new(numbers, d), weights, distance, isa: Isa::best() }
     }
 
-    /// The samples, row by row.
+    /// Returns the samples, row by row.
     pub fn iter(&self) -> std::slice::ChunksExact<'_, T> {
         self.rows.numbers.chunks_exact(self.d)
     }
@@ -89,18 +84,18 @@ impl<T: Number> Points<T> {
         &self.rows.numbers[i * self.d..][..self.d]
     }
 
-    /// The distance of each sample (N,) to the nearest of `centres` (K, D).
+    /// Returns the distance of each sample (N,) to the nearest of `centres` (K, D).
     pub fn distances(&self, centres: &[T]) -> Vec<T> {
         self.nearest(centres).0
     }
 
-    /// The nearest of `centres` (K, D) of each sample (N,), the first of equals.
+    /// Returns the nearest of `centres` (K, D) of each sample (N,), the first of equal ones.
     pub fn labels(&self, centres: &[T]) -> Vec<usize> {
         self.nearest(centres).1.into_iter().map(|number| wide(number) as usize).collect()
     }
 
-    /// The distance of each sample to its nearest centre, and the number of that centre in the samples'
-    /// type, which holds more of them than there are samples.
+    /// Returns each sample's distance to its nearest centre, and that centre's number in the samples' type, which is
+    /// exact for more centres than there are samples.
     fn nearest(&self, centres: &[T]) -> (Vec<T>, Vec<T>) {
         let norms: Vec<T> = centres.chunks_exact(self.d).map(squared_norm).collect();
         let n_blocks = self.rows.blocks.len() / self.d;
@@ -123,15 +118,14 @@ impl<T: Number> Points<T> {
     }
 }
 
-/// How many samples k-means++ draws for each centre but the first, of which it keeps the best: 2 +
-/// ⌊ln K⌋.
+/// Returns the number of samples that k-means++ draws for each centre but the first, to keep the best: 2 + ⌊ln K⌋.
 pub(super) fn trials(k: usize) -> usize {
     2 + (k as f64).ln() as usize
 }
 
-/// The `k` samples that greedy k-means++ (Arthur and Vassilvitskii 2007) chooses as centres: each the best
-/// of those that `candidates` draws, by the distance of each sample to its nearest centre so far.
-/// `nearest` are these distances before the first choice, and `distances` those to a sample.
+/// Returns the `k` samples that greedy k-means++ (Arthur and Vassilvitskii 2007) chooses as centres: each is the best
+/// of the samples that `candidates` draws by the distance of each sample to its nearest centre so far. `nearest` holds
+/// these distances before the first choice; `distances` returns those to a sample.
 pub(super) fn plus_plus<T: Number>(
     k: usize,
     weights: &[T],
@@ -158,7 +152,7 @@ pub(super) fn plus_plus<T: Number>(
     chosen
 }
 
-/// Σᵢ wᵢ·vᵢ in float64, in eight sums side by side, so that no addition waits for the one before.
+/// Returns Σᵢ wᵢ·vᵢ in float64, in eight sums side by side, so that no addition waits for the previous one.
 pub(super) fn weighted_sum<T: Number>(values: &[T], weights: &[T]) -> T {
     let mut sums = [0.0; 8];
     for (values, weights) in values.chunks(8).zip(weights.chunks(8)) {
@@ -169,7 +163,6 @@ pub(super) fn weighted_sum<T: Number>(values: &[T], weights: &[T]) -> T {
     T::from_f64(sums.iter().sum())
 }
 
-/// Running sums.
 pub(super) fn running<T: Number>(values: impl Iterator<Item = T>) -> Vec<T> {
     let sums = values.scan(T::zero(), |sum, v| {
         *sum += v;
@@ -178,8 +171,7 @@ pub(super) fn running<T: Number>(values: impl Iterator<Item = T>) -> Vec<T> {
     sums.collect()
 }
 
-/// The sum of a row's squares, in as many sums side by side as NumPy makes; of four registers it
-/// takes the last one first.
+/// Returns the sum of a row's squares, in as many sums as NumPy makes; of four registers the last is added first.
 pub(super) fn squared_norm<T: Number>(row: &[T]) -> T {
     let mut sums = [T::zero(); 4];
     let mut add = |values: &[T]| sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += *v * *v);
@@ -190,8 +182,8 @@ pub(super) fn squared_norm<T: Number>(row: &[T]) -> T {
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
-/// The nearest of `centres` (K, D), of which `norms` (K,) are the squared norms, and its distance, for
-/// each sample of the blocks from the `first` one. Registers of any width give the same bits.
+/// Computes the nearest of `centres` (K, D), with squared norms `norms` (K,), and its distance for each sample of the
+/// blocks from `first` on. Registers of any width give the same bits.
 struct Nearest<'a, T> {
     points: &'a Points<T>,
     first: usize,
@@ -255,7 +247,7 @@ fn less_norm<T: Number, S: Simd>(block: &[Block<T>], centre: &[T], norm: T) -> B
     let mut sums = [T::zero(); SIDE_BY_SIDE];
     for (values, centre) in block.iter().zip(centre) {
         for (sum, v) in sums.iter_mut().zip(values) {
-            // In one operation where the processor can.
+            // One fused operation where the processor has it.
             *sum = if fuses::<S>() { v.mul_add(*centre, *sum) } else { *v * *centre + *sum };
         }
     }

@@ -1,22 +1,20 @@
-//! Whether `reg_covar` is large beside the variances of the data.
+//! A check of `reg_covar` against the variances of the data.
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{ArrayView1, ArrayView2};
 
-/// A share of a column's variance that `reg_covar` may have without being said.
+/// The largest share of a column's variance that `reg_covar` may have without a warning.
 const SHARE: f64 = 1e-3;
 /// The roundings of a fit, in units of the last place.
 const ROUNDINGS: f64 = 64.0;
 
-/// A column (counted from 0) of which `reg_covar` is more than a thousandth of the variance, and that
-/// variance: what a fit with this `reg_covar` finds then depends on the units of the data. Of several
-/// such columns it is the one with the least variance. A constant column, which has no variance without
-/// `reg_covar`, does not count.
+/// Finds a column (from 0) whose variance is below a thousand times `reg_covar`, so that the fit depends on the data's
+/// units: of several the one with the least variance. A constant column, without variance, does not count.
 ///
-/// The variances are those of the mixture, so that no sample is looked at.
+/// The variances are those of the mixture; no sample is read.
 pub trait Regularized {
-    /// The column and its variance, if there is one.
+    /// Returns the column and its variance, if there is one.
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)>;
 }
 
@@ -28,7 +26,7 @@ impl Regularized for Mixture {
 
 impl Regularized for VariationalMixture {
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
-        // Of a covariance the samples have the share N/ν, and the prior the rest, without `reg_covar`.
+        // The samples have the share N/ν of a covariance, and the prior the rest, without `reg_covar`.
         let (weights, prior) = (self.weights(), self.prior().degrees_of_freedom);
         let share = weights.dot(&self.degrees_of_freedom().mapv(|nu| (nu - prior) / nu));
         least(weights.view(), self.means(), self.covariances(), reg_covar * share)
@@ -47,7 +45,7 @@ fn least(
         let variance =
             |(k, (w, m)): (usize, (&f64, &f64))| w * (covariances.variance(k, j) - reg_covar + (m - mean).powi(2));
         let variance: f64 = weights.iter().zip(column).enumerate().map(variance).sum();
-        // In a constant column `reg_covar` and squares of roundings are left.
+        // A constant column holds `reg_covar` and squares of roundings.
         let rounding = ROUNDINGS * f64::EPSILON;
         let constant = (rounding * mean).powi(2) + rounding * reg_covar;
         (reg_covar > SHARE * variance && variance > constant).then_some((j, variance))
@@ -62,7 +60,7 @@ mod tests {
     use gmm_core::model::covariances::CovarianceType;
     use ndarray::Array2;
 
-    /// Columns of the variances 1 (nearly) and unit², and a constant one.
+    /// Columns with variances of nearly 1 and unit², and a constant one.
     fn samples(unit: f64) -> Array2<f64> {
         Array2::from_shape_fn((200, 3), |(i, j)| {
             let x = ((i * (7 + 4 * j) + i * i) % 101) as f64 / 29.0;

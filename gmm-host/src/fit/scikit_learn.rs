@@ -1,12 +1,9 @@
-//! k-means and k-means++ as scikit-learn makes them, so that a start from the same random numbers
-//! is the same one.
+//! k-means and k-means++ as scikit-learn makes them, so that equal random numbers give an equal start.
 //!
-//! What decides which sample is drawn and which centre is the nearest is computed by the formulas,
-//! in the number types and, where that is possible, in the order of
-//! `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions
-//! 1.3 to 1.9). The order of a sum over many samples is the processor's business in both, so that
-//! results differ where two numbers are equal but for rounding: two centres as near to a sample, or
-//! a random number at the border between two samples.
+//! Draws and nearest centres follow the formulas, number types and, where possible, the order of
+//! `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions 1.3 to 1.9). The
+//! order of a sum over many samples depends on the processor in both, so results differ where two numbers are equal but
+//! for rounding: two centres equally near a sample, or a random number at the border between two samples.
 use super::points::{Distance, Number, Points, plus_plus, running, squared_norm, trials, weighted_sum, wide};
 use gmm_core::data::samples::View;
 use gmm_core::error::{Error, Result};
@@ -14,12 +11,11 @@ use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
-/// The most iterations of Lloyd, and the variance of the data's columns, on average, times this is
-/// the squared move of the centres that ends them: scikit-learn's defaults.
+/// scikit-learn's default limits: Lloyd's iterations, and the centres' squared move over the columns' mean variance.
 const MAX_ITER: usize = 300;
 const TOL: f64 = 1e-4;
 
-/// The number of uniform random numbers that a start with K centres takes from its source.
+/// Returns the number of uniform random numbers that a start with K centres takes.
 ///
 /// ```
 /// // The first centre takes one, each of the others 2 + ⌊ln 3⌋.
@@ -29,11 +25,11 @@ pub fn n_uniforms(k: usize) -> usize {
     1 + k.saturating_sub(1) * trials(k)
 }
 
-/// The cluster of each sample (N,) by k-means: what
-/// `KMeans(k, n_init=1, random_state=r).fit(x, sample_weight=weights).labels_` is.
+/// Returns the cluster of each sample (N,) by k-means: `KMeans(k, n_init=1, random_state=r).fit(x,
+/// sample_weight=weights).labels_`.
 ///
-/// `uniforms` are the first [`n_uniforms`] numbers that `r.random_sample` gives. Computed on all
-/// threads of rayon's pool where that is worth while; their number does not change the result.
+/// `uniforms` are the first [`n_uniforms`] numbers of `r.random_sample`. Large work runs on all threads of rayon's
+/// pool; their number does not change the result.
 ///
 /// ```
 /// use gmm_host::{View, scikit_learn::kmeans};
@@ -47,8 +43,8 @@ pub fn n_uniforms(k: usize) -> usize {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another
-/// number of weights or of uniforms, [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
+/// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another number of weights or
+/// of uniforms, [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
 pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, uniforms: &[f64]) -> Result<Vec<usize>> {
     match x {
         View::F32(x) => labels(x, weights, k, uniforms),
@@ -56,13 +52,11 @@ pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, unifo
     }
 }
 
-/// The rows (K,) that k-means++ chooses as centres: what
-/// `kmeans_plusplus(x, k, sample_weight=weights, random_state=r)[1]` is.
-///
-/// Arguments and errors are those of [`kmeans`].
+/// Returns the rows (K,) that k-means++ chooses as centres: `kmeans_plusplus(x, k, sample_weight=weights,
+/// random_state=r)[1]`.
 ///
 /// # Errors
-/// As [`kmeans`].
+/// As [`kmeans`], which has the same arguments.
 pub fn kmeans_plusplus(
     x: View<'_>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -75,13 +69,11 @@ pub fn kmeans_plusplus(
     }
 }
 
-/// The statistics of clusters, with the log-likelihood 0: of the samples with the same label (N,),
-/// one of K, each by its weight.
+/// Returns the statistics of clusters, the samples with the same label (N,), with the log-likelihood 0.
 ///
 /// # Errors
-/// [`Error::ShapeMismatch`] for another number of labels or weights than samples,
-/// [`Error::NoSuchRow`] for a label that is not below K, [`Error::NonFiniteStatistic`] for sums
-/// that are not finite.
+/// [`Error::ShapeMismatch`] for another number of labels or weights than samples, [`Error::NoSuchRow`] for a label that
+/// is not below K, [`Error::NonFiniteStatistic`] for sums that are not finite.
 pub fn statistics(
     x: View<'_>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -121,8 +113,7 @@ fn clusters<T: Number>(
         if counts[c] <= 0.0 {
             continue;
         }
-        // Differences from the cluster's first sample are added, so that nothing is lost for data
-        // far from the origin.
+        // Differences from the cluster's first sample lose nothing for data far from the origin.
         let origin = x.row(cluster[0]).mapv(wide);
         let mut rows = Array2::from_shape_fn((cluster.len(), d), |(i, j)| wide(x[[cluster[i], j]]) - origin[j]);
         let mean = w.dot(&rows) / counts[c];
@@ -165,7 +156,7 @@ fn chosen<T: Number>(
     Ok(seeds(&rows_of(x), x.ncols(), &weights, k, uniforms))
 }
 
-/// The weights, in the type of the samples.
+/// Checks the arguments and returns the weights in the type of the samples.
 fn checked<T: Number>(
     x: ArrayView2<'_, T>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -193,7 +184,6 @@ fn checked<T: Number>(
     Ok(weights.iter().map(|&w| T::from_f64(w)).collect())
 }
 
-/// The numbers of an array in row-major order.
 fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
     match x.as_slice() {
         Some(rows) => rows.to_vec(),
@@ -201,7 +191,7 @@ fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
     }
 }
 
-/// Subtracts from each column its mean; gives the mean of the columns' variances before.
+/// Subtracts from each column its mean; returns the mean of the columns' variances.
 fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
     let n = T::from_f64((rows.len() / d) as f64);
     let means: Vec<T> = column_sums(rows, d, |v| v).into_iter().map(|sum| sum / n).collect();
@@ -214,8 +204,7 @@ fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
     squares.into_iter().fold(T::zero(), |sum, v| sum + v / n) / T::from_f64(d as f64)
 }
 
-/// The sum of `term` of each column's numbers, in the order in which NumPy adds: row by row, or a
-/// single column in pairs.
+/// Returns the sum of `term` over each column, in NumPy's order: row by row, or pairwise for a single column.
 fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) -> Vec<T> {
     if d == 1 {
         return vec![pairwise_sum(rows, term)];
@@ -229,8 +218,7 @@ fn column_sums<T: Number>(rows: &[T], d: usize, term: impl Fn(T) -> T + Copy) ->
     sums
 }
 
-/// NumPy's sum of numbers that lie one after the other: halves are added, down to 128 numbers,
-/// which are added to eight sums.
+/// Returns NumPy's sum of contiguous numbers: halves are added, down to 128 numbers, which are added in eight sums.
 fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     let n = values.len();
     if n < 8 {
@@ -251,9 +239,8 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
     rest.iter().fold(sum, |sum, v| sum + term(*v))
 }
 
-/// The rows that k-means++ chooses.
 fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f64]) -> Vec<usize> {
-    // Products are formed in float64, also those of float32; a distance is then rounded.
+    // Products of float32 are formed in float64 too; only the distance is rounded.
     let points = Points::new(rows.iter().map(|&v| wide(v)).collect(), d, Vec::new(), Distance::LessNorm);
     let norms: Vec<f64> = points.iter().map(squared_norm).collect();
     let distances = |i: usize| -> Vec<T> {
@@ -274,8 +261,7 @@ fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f
     plus_plus(k, weights, vec![T::infinity(); weights.len()], candidates, distances)
 }
 
-/// The row that `choice` of NumPy's `RandomState` draws with probabilities in proportion to the
-/// weights.
+/// Returns the row that `choice` of NumPy's `RandomState` draws with probabilities proportional to the weights.
 fn by_weight<T: Number>(weights: &[T], uniform: f64) -> usize {
     let total = pairwise_sum(weights, |w| w);
     let running = running(weights.iter().map(|&w| wide(w / total)));
@@ -283,7 +269,7 @@ fn by_weight<T: Number>(weights: &[T], uniform: f64) -> usize {
     running.partition_point(|running| running / sum <= uniform).min(running.len() - 1)
 }
 
-/// Lloyd's iterations from `centres` (K, D); gives the cluster of each sample.
+/// Makes Lloyd's iterations from `centres` (K, D); returns the cluster of each sample.
 fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usize> {
     let mut before = Vec::new();
     for _ in 0..MAX_ITER {
@@ -303,8 +289,7 @@ fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usiz
     points.labels(&centres)
 }
 
-/// The centres (K, D) of the samples that have the same label. A centre without samples is
-/// moved to one of the samples that are the farthest from theirs.
+/// Returns the means (K, D) of the samples with the same label. An empty cluster gets a sample far from its centre.
 fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<T> {
     let d = points.d;
     let mut sums = vec![T::zero(); centres.len()];
@@ -333,16 +318,14 @@ fn moved<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize]) -> Vec<
             let factor = T::one() / *count;
             sums[c * d..][..d].iter_mut().for_each(|v| *v *= factor);
         } else {
-            // scikit-learn too takes what stands there at this moment: the largest cluster's
-            // centre, or still its sum.
+            // As in scikit-learn, this is whatever stands there now: the largest cluster's centre, or still its sum.
             sums.copy_within(fullest * d..(fullest + 1) * d, c * d);
         }
     }
     sums
 }
 
-/// The rows that are the farthest from their centres, the farthest first; none if all are at
-/// their centres.
+/// Returns the rows that are farthest from their centres, the farthest first; none if all are at their centres.
 fn farthest<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize], count: usize) -> Vec<usize> {
     let distance = |(row, &label): (&[T], &usize)| {
         row.iter().zip(&centres[label * points.d..]).fold(T::zero(), |sum, (v, c)| sum + (*v - *c) * (*v - *c))
@@ -357,7 +340,7 @@ fn farthest<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize], coun
     order
 }
 
-/// Four squares are added at a time, as scikit-learn does.
+/// Adds four squares at a time, as scikit-learn does.
 fn squared_distance<T: Number>(a: &[T], b: &[T]) -> T {
     let square = |i: usize| (a[i] - b[i]) * (a[i] - b[i]);
     let whole = a.len() / 4 * 4;
@@ -371,10 +354,10 @@ mod tests {
     use gmm_core::simd::isa::Isa;
     use ndarray::array;
 
-    /// Sums of numbers that are rounded differently in another order.
+    /// These sums round differently in another order.
     #[test]
     fn sums_are_made_in_numpys_order() {
-        // Of ten numbers the first eight are added in pairs of pairs, the others behind them.
+        // The first eight of ten numbers are added in pairs of pairs, the rest after them.
         let v = [1e16, 1.0, -1e16, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.25];
         assert_eq!(pairwise_sum(&v, |v| v), ((1e16 + 1.0) + (-1e16 + 1.0)) + 4.0 + 0.5 + 0.25);
         // Rows are added one after the other.
@@ -386,21 +369,19 @@ mod tests {
     fn centres_without_samples_move_to_the_farthest() {
         let x = array![[0.0], [1.0], [2.0], [50.0]];
         let points = Points::new(rows_of(x.view()), 1, vec![1.0; 4], Distance::LessNorm);
-        // The centre at 1000 has no sample; the one at 50 is the farthest from its centre, which
-        // keeps the others.
+        // The centre at 1000 has no sample; 50 is the sample farthest from its centre, which keeps the other samples.
         assert_eq!(moved(&points, &[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
         assert_eq!(lloyd(&points, vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
     }
 
-    /// Every sample at its centre, fewer different rows than centres: labels as scikit-learn's,
-    /// which are the first of equal centres.
+    /// With more centres than different rows, each sample gets the first of equal centres, as in scikit-learn.
     #[test]
     fn equal_rows_share_the_first_centre() {
         let x = Array2::from_elem((20, 2), 0.25f32);
         assert_eq!(kmeans(View::F32(x.view()), None, 2, &[0.5, 0.1, 0.9]).unwrap(), [0; 20]);
     }
 
-    /// The instruction sets and threads give one result; 20,000 rows are divided among threads.
+    /// Instruction sets and threads give one result; 20,000 rows are divided among threads.
     #[test]
     fn every_instruction_set_gives_the_same_labels() {
         let x = Array2::from_shape_fn((20_000, 5), |(i, j)| ((i * (2 * j + 3)) as f64).sin() + (i % 4) as f64 * 3.0);
@@ -416,7 +397,7 @@ mod tests {
         }
     }
 
-    /// The moments of small integers by hand; far from the origin they lose nothing.
+    /// Moments of small integers match those by hand, also far from the origin.
     #[test]
     fn statistics_of_labels_are_those_of_the_clusters() {
         let x = array![[1e9, 0.0], [1e9 + 2.0, 0.0], [5.0, 7.0], [1e9 + 4.0, 6.0]];

@@ -24,10 +24,10 @@ pub enum Criterion {
 }
 
 impl Criterion {
-    /// All of them.
+    /// All criteria.
     pub const ALL: [Self; 3] = [Self::Bic, Self::Aic, Self::Rissanen];
 
-    /// `bic`, `aic` or `rissanen`.
+    /// Returns `bic`, `aic` or `rissanen`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bic => "bic",
@@ -36,7 +36,7 @@ impl Criterion {
         }
     }
 
-    /// The value for p parameters, with N samples (their total weight) of D features.
+    /// Returns the value for p parameters and N samples (their total weight) of D features.
     pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
         let p = n_parameters as f64;
         match self {
@@ -48,10 +48,10 @@ impl Criterion {
 }
 
 impl Criterion {
-    /// What is known of a fit to the evaluator's samples.
+    /// Returns the row of a fit to the evaluator's samples.
     ///
     /// # Errors
-    /// What the evaluator reports.
+    /// Errors of the evaluator.
     pub(super) fn candidate(self, evaluator: &mut dyn Evaluator, fit: &Fit) -> Result<Candidate> {
         let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
         let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
@@ -109,14 +109,13 @@ impl Ranked for Candidate {
     }
 }
 
-/// What is known of a model that was tried.
+/// A row of a selection's table.
 pub trait Ranked {
-    /// The value by which models are compared: the least is the best. One that is not a number gives
-    /// way to any other.
+    /// Returns the value by which models are compared: the least is best, NaN is worst.
     fn criterion(&self) -> f64;
 }
 
-/// The models that were tried and the best of them.
+/// The models that were tried, and the best of them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Selection<M = Mixture, C = Candidate> {
@@ -128,12 +127,12 @@ pub struct Selection<M = Mixture, C = Candidate> {
     pub fit: Fit<M>,
     /// Whether the callback stopped the search; the table then ends with the fit that it stopped.
     pub stopped: bool,
-    /// The numbers of components that were not tried, because there are fewer samples: ascending.
+    /// The numbers of components (ascending) that were not tried because there are fewer samples.
     pub left_out: Vec<usize>,
 }
 
 impl<M, C> Selection<M, C> {
-    /// The same with other rows.
+    /// Returns the selection with its rows mapped.
     #[must_use]
     pub fn map_rows<D>(self, row: impl FnMut(C) -> D) -> Selection<M, D> {
         let Self { table, best, fit, stopped, left_out } = self;
@@ -142,7 +141,7 @@ impl<M, C> Selection<M, C> {
 }
 
 impl<M, C: Ranked> Selection<M, C> {
-    /// This search and then another one, by the same criterion, as one search.
+    /// Returns this search and another by the same criterion as one search.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         if is_better(&other.table[other.best], &self.table[self.best]) {
@@ -161,15 +160,13 @@ fn is_better(row: &impl Ranked, best: &impl Ranked) -> bool {
     row.criterion() < best.criterion() || best.criterion().is_nan()
 }
 
-/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects
-/// the best by `criterion`, of equals the first. `callback` is called by each fit, and ends the
-/// search by breaking. A K for which there are too few samples is left out
-/// ([`Selection::left_out`]).
+/// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects the best by
+/// `criterion`, the first of equal ones. Each fit calls `callback`, which ends the search by breaking. A K with too few
+/// samples is left out ([`Selection::left_out`]).
 ///
 /// # Errors
-/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or
-/// [`Error::TooFewWeightedSamples`] if all K are left out; as
-/// [`Checked::fit`].
+/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or [`Error::TooFewWeightedSamples`] if
+/// all K are left out; as [`Checked::fit`].
 pub fn select(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
@@ -178,15 +175,15 @@ pub fn select(
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
-    // Everything is checked before the first fit begins.
+    // All models are checked before the first fit begins.
     let models = models(params, n_components, covariance_types)?;
     select_by(evaluator, &models, &|evaluator, fit| criterion.candidate(evaluator, fit), callback)
 }
 
-/// As [`select`], of models by any method, which `rank` compares.
+/// Selects as [`select`] among models of any method, which `rank` compares.
 ///
 /// # Errors
-/// As [`select`], and those of `rank`.
+/// As [`select`], and errors of `rank`.
 pub fn select_by<M: Method, C: Ranked>(
     evaluator: &mut dyn Evaluator,
     models: &[Checked<Fitting<M>>],
@@ -199,7 +196,7 @@ pub fn select_by<M: Method, C: Ranked>(
 /// Ranks a fit to the evaluator's samples.
 pub type Rank<'a, M, C> = &'a dyn Fn(&mut dyn Evaluator, &Fit<M>) -> Result<C>;
 
-/// What is done with a fit before it is ranked.
+/// Improves a fit before it is ranked.
 type Improve<'a, M> = &'a mut dyn FnMut(
     &Checked<Fitting<M>>,
     Fit<<M as Steps>::Model>,
@@ -207,13 +204,11 @@ type Improve<'a, M> = &'a mut dyn FnMut(
     Callback<'_, <M as Steps>::Model>,
 ) -> Result<Fit<<M as Steps>::Model>>;
 
-/// As [`select`], with one more run for each K but the first of a covariance type: it starts at the
-/// fit of the K before, of which components are split in two. So no bound is less than that of
-/// [`select`] with the same starts.
+/// Selects as [`select`], with one more run for each K but the first of a covariance type: it starts at the fit of the
+/// previous K with components split in two. So no bound is below that of [`select`] with the same starts.
 ///
-/// For each component to be added, every component is split along its first two axes; of these
-/// mixtures the likeliest is taken after a few iterations over a few thousand samples. K are tried in
-/// ascending order. `callback` sees the additional run as a fit of its own.
+/// To add a component, every component is split along its first two axes; the likeliest of these mixtures after a few
+/// iterations over some samples is taken. K are tried in ascending order. `callback` sees the additional run as a fit.
 ///
 /// # Errors
 /// As [`select`]; [`Error::BadParameter`] with frozen parameters.
@@ -248,7 +243,6 @@ pub fn grow(
     })
 }
 
-/// The models to try, all of them checked.
 fn models(
     params: &GaussianMixtureParams,
     n_components: &[usize],
@@ -258,7 +252,6 @@ fn models(
     covariance_types.iter().flat_map(of_type).collect()
 }
 
-/// Fits the models in turn.
 fn try_all<M: Method, C: Ranked>(
     evaluator: &mut dyn Evaluator,
     models: &[Checked<Fitting<M>>],
@@ -267,7 +260,7 @@ fn try_all<M: Method, C: Ranked>(
     improve: Improve<'_, M>,
 ) -> Result<Selection<M::Model, C>> {
     let mut search = Search::new(rank);
-    // What is known of the number of samples that count.
+    // The least K with too few samples, and its error.
     let mut too_few: Option<(usize, Error)> = None;
     for model in models {
         let k = model.options.n_components;

@@ -9,52 +9,49 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Zip};
 
 /// The number of samples that are read at a time.
 const CHUNK: usize = 8192;
-/// The relative difference up to which the variances of a component count as equal.
+/// The relative difference up to which a component's variances count as equal.
 const SPHERICAL_TOLERANCE: f64 = 1e-9;
 
-/// z = (x − mean) / scale, column by column: what `--standardize` and scikit-learn's StandardScaler
-/// do. A fit to z treats all columns alike, above all its start and `reg_covar`; its parameters,
-/// and its likelihood, have exact counterparts in the units of x.
+/// z = (x − mean) / scale, column by column, as scikit-learn's StandardScaler. A fit to z treats all columns alike,
+/// above all in its start and `reg_covar`; its parameters and likelihood have exact counterparts in the units of x.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Standardization {
     mean: Array1<f64>,
     scale: Array1<f64>,
-    /// The sum of each column's squared differences from its mean, by weight.
+    /// The weighted sum of each column's squared differences from its mean.
     scatter: Array1<f64>,
     /// The weight of each column's observed values.
     observed: Array1<f64>,
-    /// The weight of all samples.
     weight: f64,
     /// Whether one number scales all columns.
     isotropic: bool,
 }
 
-/// What has a counterpart in other units: a mixture, or the posterior of one.
+/// A model with a counterpart in other units: a mixture, or the posterior of one.
 pub trait Standardizable: Sized + Clone {
-    /// As [`Standardization::restore`].
+    /// Returns the model of x: [`Standardization::restore`].
     ///
     /// # Errors
     /// As there.
     fn restored(&self, standard: &Standardization) -> Result<Self>;
 
-    /// As [`Standardization::standardize`].
+    /// Returns the model of z: [`Standardization::standardize`].
     ///
     /// # Errors
     /// As there.
     fn standardized(&self, standard: &Standardization, covariance_type: CovarianceType) -> Result<Self>;
 
-    /// How much lower the lower bound of a fit to samples in their units is than that of the fit to
-    /// standardised ones.
+    /// Returns by how much the lower bound falls from a fit to standardised samples to one in the samples' units.
     fn lower_bound_shift(&self, standard: &Standardization) -> f64;
 }
 
 impl Standardization {
-    /// Mean and standard deviation (divisor Σᵢ wᵢ) of each column, by sample weight and of its
-    /// observed values; the scale of a constant column is 1.
+    /// Computes the weighted mean and standard deviation (divisor Σᵢ wᵢ) of each column's observed values; the scale of
+    /// a constant column is 1.
     ///
     /// # Errors
-    /// [`Error::NonFiniteStatistic`] where a sum overflows.
+    /// [`Error::NonFiniteStatistic`] if a sum overflows.
     pub fn of(samples: &Samples<'_>) -> Result<Self> {
         let n = samples.n_samples();
         let zeros = || Array1::zeros(samples.n_features());
@@ -63,10 +60,10 @@ impl Standardization {
         (0..n).step_by(CHUNK).try_fold(nothing, |all, start| all.merged(&part(start)))
     }
 
-    /// The standardisation of these samples and others together.
+    /// Returns the standardisation of these samples and others together.
     ///
     /// # Errors
-    /// [`Error::NonFiniteStatistic`] where a sum overflows.
+    /// [`Error::NonFiniteStatistic`] if a sum overflows.
     pub fn merged(&self, other: &Self) -> Result<Self> {
         let observed = &self.observed + &other.observed;
         let difference = &other.mean - &self.mean;
@@ -88,8 +85,8 @@ impl Standardization {
         Ok(if self.isotropic { all.isotropic() } else { all })
     }
 
-    /// The same with one scale for all columns, the square root of their mean variance. `spherical`
-    /// covariances then have counterparts of their type.
+    /// Returns the standardisation with one scale for all columns, the square root of their mean variance, so that
+    /// `spherical` covariances have counterparts of their type.
     #[must_use]
     pub fn isotropic(mut self) -> Self {
         let of_observed = Zip::from(&self.scatter)
@@ -105,12 +102,10 @@ impl Standardization {
         Self { mean, scale, scatter, observed, weight, isotropic: false }
     }
 
-    /// That of a few samples.
     fn of_part(samples: &Samples<'_>) -> Self {
         let x = wide(samples);
         let weights = samples.weights().map_or_else(|| Array1::ones(x.nrows()), |weights| weights.to_owned());
-        // Differences from a column's first value lose nothing far from zero, and are exactly zero in a
-        // constant column.
+        // Differences from a column's first value lose nothing far from zero, and are zero in a constant column.
         let first = |column: ArrayView1<'_, f64>| column.iter().copied().find(|v| !v.is_nan()).unwrap_or(0.0);
         let origin: Array1<f64> = x.columns().into_iter().map(first).collect();
         let sums = |centre: &Array1<f64>, of: fn(f64) -> f64| {
@@ -131,24 +126,23 @@ impl Standardization {
         Self::new(weights.iter().sum(), observed, origin + shift, scatter)
     }
 
-    /// Mean of each column (D,).
+    /// Returns the mean of each column (D,).
     pub fn mean(&self) -> &Array1<f64> {
         &self.mean
     }
 
-    /// The divisor of each column (D,).
+    /// Returns the divisor of each column (D,).
     pub fn scale(&self) -> &Array1<f64> {
         &self.scale
     }
 
-    /// Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean
-    /// log-likelihood of the samples in the units of x is that of z minus this. Where nothing is
-    /// missing, so is that of each sample.
+    /// Returns Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean log-likelihood
+    /// of the samples in the units of x is that of z minus this. Without missing values, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
         self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.ln()).sum()
     }
 
-    /// Standardises samples (N, D) in place; computed in float64, rounded to `T`.
+    /// Standardises samples (N, D) in place, computing in float64 and rounding to `T`.
     ///
     /// # Panics
     /// If D is another.
@@ -158,17 +152,16 @@ impl Standardization {
         }
     }
 
-    /// A mixture or posterior of z as one of x. A `spherical` one becomes `diag`, because its variances
-    /// differ by column then, unless one number scales all; the prior of a posterior comes along.
+    /// Returns a mixture or posterior of z as one of x, with the prior of a posterior. A `spherical` model becomes
+    /// `diag`, because its variances then differ by column, unless one number scales all columns.
     ///
     /// # Errors
-    /// As [`Mixture::new`], where the parameters leave the range of float64.
+    /// As [`Mixture::new`], if the parameters leave the range of float64.
     pub fn restore<M: Standardizable>(&self, mixture: &M) -> Result<M> {
         mixture.restored(self)
     }
 
-    /// A mixture or posterior of x as one of z, of the covariance type wanted; the inverse of
-    /// [`restore`](Self::restore).
+    /// Returns a mixture or posterior of x as one of z, of this covariance type; inverts [`restore`](Self::restore).
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`]; as [`Mixture::new`].
@@ -176,7 +169,7 @@ impl Standardization {
         mixture.standardized(self, covariance_type)
     }
 
-    /// A fit to z as one to x: its mixture and its lower bounds.
+    /// Returns a fit to z as one to x: its mixture and its lower bounds.
     ///
     /// # Errors
     /// As [`restore`](Self::restore).
@@ -186,7 +179,7 @@ impl Standardization {
         Ok(Fit { mixture: self.restore(&fit.mixture)?, lower_bounds, ..fit.clone() })
     }
 
-    /// The inverse of [`restore_fit`](Self::restore_fit).
+    /// Returns a fit to x as one to z; the inverse of [`restore_fit`](Self::restore_fit).
     ///
     /// # Errors
     /// As [`standardize`](Self::standardize).
@@ -196,12 +189,11 @@ impl Standardization {
         Ok(Fit { mixture: self.standardize(&fit.mixture, covariance_type)?, lower_bounds, ..fit.clone() })
     }
 
-    /// A mean of z as one of x.
+    /// Returns a mean of z as one of x.
     fn restored_mean(&self, mean: &Array1<f64>) -> Array1<f64> {
         mean * &self.scale + &self.mean
     }
 
-    /// Covariances of z as those of x.
     pub(super) fn restored_covariances(&self, covariances: &Covariances) -> Covariances {
         match covariances {
             Covariances::Spherical(v) if self.isotropic => Covariances::Spherical(v * (self.scale[0] * self.scale[0])),
@@ -209,7 +201,7 @@ impl Standardization {
         }
     }
 
-    /// The inverse of [`restored_mean`](Self::restored_mean). Errors: [`Error::ShapeMismatch`].
+    /// Inverts [`restored_mean`](Self::restored_mean). Errors: [`Error::ShapeMismatch`].
     pub(super) fn standardized_mean(&self, what: &'static str, mean: &Array1<f64>) -> Result<Array1<f64>> {
         if mean.len() != self.mean.len() {
             return Err(Error::ShapeMismatch { what, expected: vec![self.mean.len()], got: vec![mean.len()] });
@@ -217,8 +209,8 @@ impl Standardization {
         Ok((mean - &self.mean) / &self.scale)
     }
 
-    /// The inverse of [`restored_covariances`](Self::restored_covariances), of `k` components and in
-    /// the type wanted. Errors: [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`].
+    /// Inverts [`restored_covariances`](Self::restored_covariances), for `k` components and the requested type. Errors:
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`].
     pub(super) fn standardized_covariances(
         &self,
         what: &'static str,
@@ -279,15 +271,14 @@ impl Standardizable for VariationalMixture {
         self.with(prior, means, covariances)
     }
 
-    /// Of the samples' densities, and of those of the precisions a priori, which lower bounds leave
-    /// out but for these factors.
+    /// The samples' densities are scaled, and of the precisions' prior density lower bounds hold only these factors.
     fn lower_bound_shift(&self, standard: &Standardization) -> f64 {
         let of_prior = self.n_components() as f64 * self.prior().degrees_of_freedom;
         standard.weight * standard.log_scale() + of_prior * standard.scale.mapv(f64::ln).sum()
     }
 }
 
-/// Means and covariances of x as those of z.
+/// Returns means and covariances of x as those of z.
 fn standardized_parts(
     standard: &Standardization,
     means: ArrayView2<'_, f64>,
@@ -307,7 +298,7 @@ fn standardized_parts(
     Ok(((&means - &standard.mean) / &standard.scale, covariances))
 }
 
-/// The scale of a column of this variance.
+/// Returns the scale of a column of this variance.
 fn of_variance(variance: f64) -> f64 {
     let deviation = variance.sqrt();
     if deviation > 0.0 { deviation } else { 1.0 }
@@ -320,7 +311,7 @@ fn wide(samples: &Samples<'_>) -> Array2<f64> {
     }
 }
 
-/// Covariances in which each column has its own variance.
+/// Returns covariances in which each column has its own variance.
 fn with_variances_by_column(covariances: &Covariances, d: usize) -> Covariances {
     match covariances {
         Covariances::Spherical(v) => Covariances::Diag(Array2::from_shape_fn((v.len(), d), |(c, _)| v[c])),
@@ -328,7 +319,7 @@ fn with_variances_by_column(covariances: &Covariances, d: usize) -> Covariances 
     }
 }
 
-/// Each entry (i, j) times scaleᵢ·scaleⱼ.
+/// Returns each entry (i, j) times scaleᵢ·scaleⱼ.
 fn scaled(mut covariances: Covariances, scale: &Array1<f64>) -> Covariances {
     let outer = |m: ArrayView2<'_, f64>| Array2::from_shape_fn(m.dim(), |(i, j)| m[[i, j]] * (scale[i] * scale[j]));
     match &mut covariances {
@@ -338,8 +329,7 @@ fn scaled(mut covariances: Covariances, scale: &Array1<f64>) -> Covariances {
         }),
         Covariances::Tied(v) => *v = outer(v.view()),
         Covariances::Diag(v) => *v *= &(scale * scale),
-        // Not reached: a single variance cannot be scaled column by column, so that both callers
-        // convert it to `Diag`.
+        // Not reached: both callers convert it to `Diag`, because a single variance cannot be scaled column by column.
         Covariances::Spherical(_) => {}
     }
     covariances

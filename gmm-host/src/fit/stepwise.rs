@@ -7,8 +7,7 @@ use gmm_core::statistics::freeze::Freeze;
 use gmm_core::variational::mixture::VariationalMixture;
 use gmm_core::variational::prior::check_positive;
 
-/// The statistics per sample of the chunks so far, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for
-/// chunk t = 0, 1, …
+/// A moving average of the statistics per sample, as [`StepwiseEm`] defines it.
 #[derive(Debug, Clone)]
 struct MovingAverage {
     average: Option<Statistics>,
@@ -29,23 +28,21 @@ impl MovingAverage {
         Ok(Self { average: None, steps: 0, decay, reg_covar })
     }
 
-    /// The average with one more chunk.
+    /// Returns the average with one more chunk.
     fn with(&self, statistics: Statistics) -> Result<Statistics> {
         moving_average(self.average.as_ref(), statistics, self.steps, self.decay)
     }
 
-    /// Takes what [`with`](Self::with) gave.
     fn set(&mut self, average: Statistics) {
         self.average = Some(average);
         self.steps += 1;
     }
 }
 
-/// The statistics per sample of the chunks before, and of one more, of number `steps` (from 0), as
-/// [`StepwiseEm`] takes them.
+/// Returns the statistics per sample of earlier chunks and chunk `steps` (from 0), as [`StepwiseEm`] takes them.
 ///
 /// # Errors
-/// [`Error::NonFiniteStatistic`] where a sum overflows; [`Error::ShapeMismatch`].
+/// [`Error::NonFiniteStatistic`] if a sum overflows; [`Error::ShapeMismatch`].
 pub fn moving_average(before: Option<&Statistics>, chunk: Statistics, steps: u64, decay: f64) -> Result<Statistics> {
     let eta = ((steps + 1) as f64).powf(-decay);
     let per_sample = eta / chunk.weight();
@@ -56,11 +53,10 @@ pub fn moving_average(before: Option<&Statistics>, chunk: Statistics, steps: u64
     Ok(average)
 }
 
-/// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the
-/// chunks seen, s ← (1 − ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk
-/// is followed by an M-step.
+/// Stepwise EM (Cappé and Moulines 2009): the statistics per sample are a moving average over the chunks seen, s ← (1 −
+/// ηₜ)·s + ηₜ·sₜ with ηₜ = (t + 1)^−α for chunk t = 0, 1, …, and each chunk is followed by an M-step.
 ///
-/// Chunks may be of any size, but should be random samples of the same data (shuffle it first).
+/// Chunks may be of any size, but should be random samples of the same data: shuffle it first.
 #[derive(Debug, Clone)]
 pub struct StepwiseEm {
     mixture: Mixture,
@@ -72,9 +68,9 @@ impl StepwiseEm {
     /// The default of α.
     pub const DEFAULT_DECAY: f64 = 0.7;
 
-    /// Begins at a mixture, for example one that was fitted to the first chunk. `decay` is α, with
-    /// ½ < α ≤ 1: at ½ the average would never converge; at 1 all chunks count alike, so that early
-    /// ones, seen with poor parameters, are never forgotten.
+    /// Begins at a mixture, for example one fitted to the first chunk. `decay` is α, with ½ < α ≤ 1: at ½ the average
+    /// never converges; at 1 all chunks count alike, so that early ones, seen with poor parameters, are never
+    /// forgotten.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -82,11 +78,10 @@ impl StepwiseEm {
         Ok(Self { mixture: start, average: MovingAverage::new(decay, reg_covar)?, freeze })
     }
 
-    /// Learns from a chunk, and gives the chunk's mean log-likelihood under the parameters before
-    /// that. An error leaves everything unchanged.
+    /// Learns from a chunk, and returns its mean log-likelihood under the old parameters. An error changes nothing.
     ///
     /// # Errors
-    /// What the backend reports; see also [`Statistics::update`].
+    /// Errors of the backend; see also [`Statistics::update`].
     pub fn partial_fit(&mut self, chunk: &mut dyn Evaluator) -> Result<f64> {
         let statistics = chunk.statistics(&self.mixture)?;
         let lower_bound = statistics.lower_bound();
@@ -96,37 +91,36 @@ impl StepwiseEm {
         Ok(lower_bound)
     }
 
-    /// The parameters after the chunks so far.
+    /// Returns the parameters after the chunks so far.
     pub fn mixture(&self) -> &Mixture {
         &self.mixture
     }
 
-    /// Number of chunks so far.
+    /// Returns the number of chunks so far.
     pub fn steps(&self) -> u64 {
         self.average.steps
     }
 }
 
-/// Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013): a step along the natural
-/// gradient for each chunk t = 0, 1, … of the samples, of the size ηₜ = (t + 1)^−α.
+/// Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013): for each chunk t = 0, 1, … of the samples,
+/// a step of size ηₜ = (t + 1)^−α along the natural gradient.
 ///
-/// The natural parameters of the posterior are those of the prior and the statistics of all samples
-/// added to them. So the step is a moving average of statistics per sample, as that of
-/// [`StepwiseEm`], and the posterior is that of as many samples with these statistics as the stream
-/// has. Chunks may be of any size, but should be random samples of the same data (shuffle it first).
+/// The natural parameters of the posterior are those of the prior plus the statistics of all samples. So the step is a
+/// moving average of statistics per sample, as in [`StepwiseEm`], and the posterior is that of the whole stream with
+/// these statistics. Chunks may be of any size, but should be random samples of the same data: shuffle it first.
 #[derive(Debug, Clone)]
 pub struct StochasticVariational {
     mixture: VariationalMixture,
     average: MovingAverage,
     freeze: Freeze,
-    /// The weight of the samples so far, and of all, where that is known.
+    /// The weight of the samples so far, and of all samples if it is known.
     seen: f64,
     total_samples: Option<f64>,
 }
 
 impl StochasticVariational {
-    /// Begins at a posterior, for example one that was fitted to the first chunk; the prior is its
-    /// own. `decay` is α, as for [`StepwiseEm::new`], which has its default too.
+    /// Begins at a posterior, for example one fitted to the first chunk, with its prior. `decay` is α, as for
+    /// [`StepwiseEm::new`], with the same default.
     ///
     /// # Errors
     /// [`Error::BadParameter`].
@@ -135,22 +129,21 @@ impl StochasticVariational {
         Ok(Self { mixture: start, average, freeze, seen: 0.0, total_samples: None })
     }
 
-    /// How many samples the whole stream has, by weight: of so many the posterior is from the first
-    /// chunk on. By default it is of those seen so far.
+    /// Sets the weight of all samples of the stream, which the posterior counts from the first chunk on. By default it
+    /// counts the samples seen so far.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] where it is not positive and finite.
+    /// [`Error::BadParameter`] if it is not positive and finite.
     pub fn total_samples(mut self, total: f64) -> Result<Self> {
         check_positive("total_samples", total)?;
         self.total_samples = Some(total);
         Ok(self)
     }
 
-    /// Learns from a chunk, and gives what the lower bound would be if all samples were as those of
-    /// the chunk. An error leaves everything unchanged.
+    /// Learns from a chunk, and returns the lower bound of a stream of such samples. An error changes nothing.
     ///
     /// # Errors
-    /// What the backend reports; see also [`VariationalMixture::update`].
+    /// Errors of the backend; see also [`VariationalMixture::update`].
     pub fn partial_fit(&mut self, chunk: &mut dyn Evaluator) -> Result<f64> {
         let statistics = chunk.statistics(self.mixture.density())?;
         let (weight, reg_covar) = (statistics.weight(), self.average.reg_covar);
@@ -165,12 +158,12 @@ impl StochasticVariational {
         Ok(lower_bound)
     }
 
-    /// The posterior after the chunks so far.
+    /// Returns the posterior after the chunks so far.
     pub fn mixture(&self) -> &VariationalMixture {
         &self.mixture
     }
 
-    /// Number of chunks so far.
+    /// Returns the number of chunks so far.
     pub fn steps(&self) -> u64 {
         self.average.steps
     }

@@ -6,24 +6,22 @@ use ndarray::Axis;
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 
-/// So many samples at least are all looked at for k-means, and 4 for each component. Of more, half
-/// of this number are random ones, and a quarter are drawn by their distance.
+/// The number of samples up to which k-means looks at all, or 4 for each component if that is more. Of more samples,
+/// half of this number are random ones, and a quarter are drawn by their distance.
 pub(super) const SUBSET: usize = 4096;
-/// The rows among which a given start first looks for a value of each column, and the most that it
-/// looks at together then.
+/// The number of rows in which a given start first looks for values of each column, and the most read at once.
 const OBSERVED: (usize, usize) = (16, 8192);
 
-/// Random samples that have weight.
+/// Random samples with weight.
 pub(super) struct Subset {
     pub rows: Rows,
-    /// Their rows among all samples, ascending.
+    /// Their indices among all samples, ascending.
     pub indices: Vec<usize>,
-    /// The share of all samples that was looked at: the probability of each to be among them.
+    /// The share of all samples that was looked at: each sample's probability of being among them.
     pub share: f64,
 }
 
-/// `size` random samples, more where too few of them have weight, or where a column has no observed
-/// value in them; those without weight are left out.
+/// Returns `size` random samples with weight; more if too few have weight, or if a column has no value in them.
 ///
 /// # Errors
 /// [`Error::TooFewWeightedSamples`], [`Error::UnobservedColumn`].
@@ -55,8 +53,7 @@ pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, r
     }
 }
 
-/// Checks, for a start that does not come from the samples, that each column has a value in a row
-/// with weight. Mostly the first few rows have.
+/// Checks, for a start that is not from the samples, that each column has a value with weight, mostly in a few rows.
 ///
 /// # Errors
 /// [`Error::UnobservedColumn`].

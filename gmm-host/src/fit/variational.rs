@@ -18,9 +18,8 @@ use gmm_core::variational::prior::{
 };
 use ndarray::{Array1, Array2};
 
-/// A fit by variational inference, with the names and defaults of scikit-learn's
-/// `BayesianGaussianMixture`. It finds a [`VariationalMixture`]: the posterior of the parameters, of
-/// which components that the samples do not need have hardly any weight.
+/// A fit by variational inference, with the names and defaults of scikit-learn's `BayesianGaussianMixture`. It finds a
+/// [`VariationalMixture`], the posterior of the parameters, in which unneeded components have hardly any weight.
 ///
 /// ```
 /// use gmm_host::BayesianGaussianMixtureParams;
@@ -35,8 +34,7 @@ use ndarray::{Array1, Array2};
 pub type BayesianGaussianMixtureParams = Fitting<Variational>;
 
 options! {
-    /// Variational inference: the posterior of the parameters. As arguments of a command they need its flag
-    /// `--variational`.
+    /// Variational inference, for the posterior of the parameters. As arguments these need the flag `--variational`.
     pub struct Variational of fitting at fitting.method, for impl[] Fitting<Variational>;
     arguments {
         /// The prior of the weights: dirichlet_process or dirichlet_distribution.
@@ -45,17 +43,16 @@ options! {
     }
     fields {}
     optional {
-        /// The concentration γ of that prior, above 0: the smaller, the fewer components have weight.
-        /// Default: 1/K.
+        /// The concentration γ of that prior, above 0: the smaller, the fewer components have weight. Default: 1/K.
         #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         weight_concentration_prior: f64,
-        /// β₀, above 0: the larger, the nearer are the means to the prior mean. Default: 1.
+        /// β₀, above 0: the larger it is, the nearer the means are to the prior mean. Default: 1.
         #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         mean_precision_prior: f64,
         /// The prior mean m₀ (D,). Default: the mean of the samples.
         #[cfg_attr(feature = "clap", arg(skip))]
         mean_prior: Array1<f64>,
-        /// The degrees of freedom ν₀ of the prior of the precisions, above D − 1. Default: D.
+        /// The degrees of freedom ν₀ of the precisions' prior, above D − 1. Default: D.
         #[cfg_attr(feature = "clap", arg(long, value_name = "NUMBER", requires = "variational", allow_negative_numbers = true))]
         degrees_of_freedom_prior: f64,
         /// W₀⁻¹ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,).
@@ -111,7 +108,7 @@ impl Steps for Variational {
         Ok(self)
     }
 
-    /// What is not given of the prior is as in scikit-learn.
+    /// Missing parts of the prior are as in scikit-learn.
     fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<VariationalPrior> {
         let (d, kind) = (evaluator.n_features(), options.covariance_type);
         let nu = self.degrees_of_freedom_prior.unwrap_or(d as f64);

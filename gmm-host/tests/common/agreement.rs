@@ -1,4 +1,4 @@
-//! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
+//! EM matches scikit-learn 1.9.1 from the same start, after the same number of iterations.
 use super::*;
 use gmm_host::{GaussianMixtureParams, Predict};
 use ndarray::s;
@@ -6,31 +6,26 @@ use ndarray_npy::NpzReader;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Relative to the value, or to the second number times the largest of its array where the value is
-/// smaller than that (entries beside a constant column are zero but for rounding). Float64 in
-/// another order of summation, through up to 25 iterations; float32 data and float32 log-densities.
+/// Relative to the value, or to the second number times the largest of its array if that is more (for rounding beside a
+/// constant column). float64: another order of summation, up to 25 iterations; float32: data and log-densities.
 const FLOAT64: (f64, f64) = (1e-8, 1e-4);
 const FLOAT32: (f64, f64) = (1e-4, 1.0);
 
-/// This package's folder, also where the tests run on another machine than the one they were built
-/// on.
+/// Returns this package's folder, even if the tests run on another machine than the one that built them.
 fn package() -> PathBuf {
     let built = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     if built.is_dir() { built } else { PathBuf::from(if Path::new("gmm-host").is_dir() { "gmm-host" } else { "." }) }
 }
 
-/// A file of real data that is not part of the repository (data/README.md says what it is): in the
-/// folder that `GMM_TEST_DATA` names, or in `shared/data` beside the repository.
-///
-/// # Errors
-/// Where it was looked for.
+/// Returns the path of real data outside the repository (data/README.md describes it), in the folder `GMM_TEST_DATA` or
+/// in `shared/data` beside the repository. The error says where it was looked for.
 pub fn real(file: &str) -> Result<PathBuf, String> {
     let folder = std::env::var_os("GMM_TEST_DATA").map_or_else(|| package().join("../../shared/data"), PathBuf::from);
     let path = folder.join(file);
     if path.is_file() { Ok(path) } else { Err(format!("{} is not there (GMM_TEST_DATA)", path.display())) }
 }
 
-/// The file that a data set is the first rows of, and how many.
+/// Returns the file whose first rows a data set is, and their number.
 fn source(name: &str) -> Option<(&'static str, usize)> {
     match name {
         "digits" => Some(("digits.npy", 600)),
@@ -39,7 +34,7 @@ fn source(name: &str) -> Option<(&'static str, usize)> {
     }
 }
 
-/// Why a data set cannot be used on this machine, if it cannot.
+/// Returns why a data set cannot be used on this machine, if it cannot.
 pub fn missing(name: &str) -> Option<String> {
     source(name).and_then(|(file, _)| real(file).err())
 }
@@ -68,7 +63,7 @@ fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covar
     }
 }
 
-/// Fits to one of the data sets in `data/` from scikit-learn's start.
+/// Fits to a data set of `data/` from scikit-learn's start.
 pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
     let (tolerance, floor) = if backend.float32 { FLOAT32 } else { FLOAT64 };
     let agree = |what: &str, got: Vec<f64>, want: Vec<f64>| {

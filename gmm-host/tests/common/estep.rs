@@ -1,14 +1,13 @@
-//! The E-step of a backend against the reference: every covariance type and element type.
+//! The E-step of a backend against the reference, for every covariance type and element type.
 use super::*;
 use ndarray::array;
 
-/// The same numbers in both element types.
 pub fn both(x: &Array2<f64>) -> (Array2<f64>, Array2<f32>) {
     let single = x.mapv(|v| v as f32);
     (single.mapv(f64::from), single)
 }
 
-/// Standard deviations of the reference's components, the unit of an error of a mean.
+/// Returns the standard deviations of the reference's components, the unit of errors of means.
 fn deviations(truth: &Statistics) -> Array2<f64> {
     let d = truth.n_features();
     Array2::from_shape_fn(truth.means().dim(), |(c, j)| {
@@ -18,15 +17,14 @@ fn deviations(truth: &Statistics) -> Array2<f64> {
             Covariances::Diag(v) => (v[[c, j]], truth.counts()[c]),
             Covariances::Spherical(v) => (v[c] / d as f64, truth.counts()[c]),
         };
-        // All mixtures here have variances of about one; a component on one sample has none.
+        // All mixtures here have variances of about one; a component of one sample has none.
         (scatter / count).sqrt().max(1.0)
     })
 }
 
-/// Compares statistics with a tolerance in natural units: the total weight for counts, the
-/// component's standard deviation for means, the diagonal's scatter (or that of a variance of one,
-/// where that is more) for scatter. Means of components with less than 1e-3 of the weight are not
-/// compared, because they are divided by the count.
+/// Compares statistics, with a tolerance in natural units: the total weight for counts, the component's standard
+/// deviation for means, the diagonal's scatter (at least that of variance one) for scatter. Skips the means of
+/// components with less than 1e-3 of the weight, which are divided by the count.
 pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics, tolerance: f64) {
     let (weight, d) = (truth.weight(), truth.n_features());
     let close = |name: String, a: f64, b: f64, unit: f64| {
@@ -72,7 +70,7 @@ pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics,
     }
 }
 
-/// The largest differences in norm: of the counts, and of the scatter over the counts.
+/// Returns the largest differences in norm, of the counts and of the scatter over the counts.
 #[allow(dead_code)]
 pub fn errors(got: &Statistics, truth: &Statistics) -> String {
     let norm = |a: &mut dyn Iterator<Item = f64>| a.map(|v| v * v).sum::<f64>().sqrt();
@@ -84,25 +82,21 @@ pub fn errors(got: &Statistics, truth: &Statistics) -> String {
     format!("counts {counts:.1e}, means {means:.1e}, scatter {scatter:.1e}")
 }
 
-/// An exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the
-/// relative error of a responsibility, and not the same for all samples.
+/// An exponent of some hundreds has an error of some 10⁻⁵ in float32, the relative error of a responsibility.
 pub const FLOAT32: f64 = 1e-4;
 
-/// Makes an evaluator of samples.
 pub type Load = Box<dyn for<'a> Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>>;
 
 /// A backend under test, with its tolerances.
 pub struct Subject {
     pub name: String,
     pub load: Load,
-    /// Tolerance for float64 samples, for float32 ones see [`FLOAT32`] and the cases.
+    /// The tolerance for float64 samples; for float32 see [`FLOAT32`] and the cases.
     pub float64: f64,
-    /// How far the log-likelihood of the statistics may be from the one that is evaluated by
-    /// itself, relative: float64, float32.
+    /// The relative tolerance of the statistics' log-likelihood against the separate one: float64, float32.
     pub totals: (f64, f64),
 }
 
-/// Compares both element types with the reference over the same numbers.
 pub fn check(
     subjects: &[Subject],
     what: &str,
@@ -163,8 +157,7 @@ pub fn every_type_and_size(subjects: &[Subject]) {
 }
 
 pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
-    // 10⁴ standard deviations apart: variances as E[x²] − E[x]² in float32 would have no correct
-    // digit.
+    // 10⁴ standard deviations apart: E[x²] − E[x]² in float32 would have no correct digit.
     let mut x = normal(40, 3000, 4, 0.0);
     let centres = [[0.0, 0.0, 0.0, 0.0], [1e4, -1e4, 0.0, 1e4], [-1e4, 1e4, 1e4, 0.0]];
     for (i, mut row) in x.outer_iter_mut().enumerate() {
@@ -175,13 +168,13 @@ pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
     for t in CovarianceType::ALL {
         let unit = mixture(41, t, 3, 4, 0.0);
         let m = Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
-        // The rounding of the data and of a mean at 10⁴ standard deviations is 10⁻³ of one.
+        // 10⁴ standard deviations round the data and a mean to 10⁻³ of one.
         check(subjects, "narrow clusters", &x, None, &m, 1e-3);
     }
 }
 
 pub fn overlapping_clusters_far_from_the_centre(subjects: &[Subject]) {
-    // Two components that share their samples on one side, one component on the other.
+    // Two components share the samples on one side, one has those on the other.
     let mut x = normal(42, 2000, 3, 0.0);
     for (i, mut row) in x.outer_iter_mut().enumerate() {
         row += if i % 2 == 0 { 3000.0 } else { -3000.0 };
@@ -202,7 +195,7 @@ pub fn far_samples_and_dead_components(subjects: &[Subject]) {
     x.row_mut(600).fill(-1e3);
     for t in CovarianceType::ALL {
         let unit = mixture(45, t, 3, 3, 0.0);
-        // A component without weight, whose mean is far from all samples.
+        // A component of weight zero with a mean far from all samples.
         let mut means = unit.means().to_owned();
         means.row_mut(1).fill(1e6);
         let m = Mixture::new(array![0.3, 0.0, 0.7], means, unit.covariances().clone()).unwrap();

@@ -1,17 +1,13 @@
-//! Groups of samples and fill values that lie as far from the other samples as the number types
-//! reach.
+//! Groups of samples and fill values as far from the other samples as the number types reach.
 //!
-//! Tolerances: scores, totals, counts, means and moments are within 10⁻⁹ of those of the reference,
-//! relative to their scale: the log-density, or one if it is smaller; the number of samples; a
-//! standard deviation; and the second moments of the component. A mean is rounded besides, as its
-//! count is: to 10⁻¹³ of itself. A value that is filled in for a missing one is rounded as the
-//! mean.
+//! Tolerances: scores, totals, counts, means and moments are within 10⁻⁹ of the reference's, relative to their scale:
+//! the log-density, at least one; the number of samples; a standard deviation; the component's second moments. Means,
+//! counts and filled-in values also have their own rounding: 10⁻¹³ of themselves.
 use super::precision::{Load, Test};
 use super::*;
 use gmm_host::Error;
 use ndarray::{Axis, arr1};
 
-/// Every test, by name.
 pub const TESTS: &[Test] = &[
     ("groups_far_apart", groups_far_apart),
     ("fill_values", fill_values),
@@ -24,9 +20,8 @@ pub const TESTS: &[Test] = &[
 const TOLERANCE: f64 = 1e-9;
 const DISTANCES: [f64; 12] = [10.0, 1e3, 1e4, 1e5, 1e7, 1e10, 1e13, 1e16, 1e20, 1e80, 1e160, 1e300];
 
-/// A mixture of all four types: of a component at the origin with variance 1, and one at `mean`
-/// with the variances `variances`; for `tied`, both have the latter. Features are correlated where
-/// the type has matrices.
+/// Returns mixtures of all four types: a component at the origin with variance 1, and one at `mean` with the variances
+/// `variances`; for `tied` both have the latter. Features are correlated if the type has matrices.
 fn mixtures(mean: &[f64], variances: &[f64]) -> Vec<Mixture> {
     let d = mean.len();
     let means = Array2::from_shape_fn((2, d), |(c, j)| if c == 0 { 0.0 } else { mean[j] });
@@ -63,7 +58,6 @@ fn near(got: f64, truth: f64, scale: f64, what: &str) {
     assert!(equal, "{what}: {got} for {truth}, relative to {scale}");
 }
 
-/// All results against the reference.
 #[track_caller]
 fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
     let what = format!("{what}, {}", m.covariance_type());
@@ -101,8 +95,7 @@ fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
         _ => got.len() / k,
     };
     for (c, (got, expected)) in got.chunks(each).zip(expected.chunks(each)).enumerate() {
-        // A rounded value deviates from a mean whose other features deviate by about a standard
-        // deviation.
+        // A rounded value deviates from a mean whose other features deviate by about a standard deviation.
         let rounding = m.means().iter().fold(0.0, |most: f64, v| most.max(v.abs())) * n * f64::EPSILON / TOLERANCE;
         let scale = expected.iter().fold(1e-300, |most: f64, v| most.max(v.abs()));
         let scale = scale + if missing { rounding } else { 0.0 };
@@ -112,19 +105,17 @@ fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
     }
 }
 
-/// Two groups, one of which lies around the origin and is narrow or not, while most samples are in
-/// the other one; or the reverse.
+/// Of two groups, one lies around the origin, narrow or wide, with most samples in the other group or the reverse.
 fn groups_far_apart(load: Load) {
     for distance in DISTANCES {
         for (deviation, first) in [(1.0, 10), (1e-3, 10), (1e-3, 45)] {
             let mut x = normal(3, 60, 3);
             for (i, mut row) in x.outer_iter_mut().enumerate() {
-                // The noise is what the digits of the distance leave of it.
+                // The noise keeps the digits that the distance leaves.
                 row.mapv_inplace(|v| if i < first { v } else { distance + deviation * v });
             }
             for m in mixtures(&[distance; 3], &[deviation * deviation; 3]) {
-                // Tied covariances are both narrow: samples around the origin are some thousand
-                // deviations away.
+                // Tied covariances are both narrow: samples around the origin are some thousand deviations away.
                 assert_true(
                     load,
                     Samples::from_f64(x.view()).unwrap(),
@@ -136,7 +127,7 @@ fn groups_far_apart(load: Load) {
     }
 }
 
-/// A value that stands for none, in one column of some samples: a component that is narrow there.
+/// Returns samples with a fill value in one column of some, so that a component is narrow there.
 fn with_fill(n: usize, fill: f64) -> Array2<f64> {
     let mut x = normal(5, n, 4);
     for row in (0..n).step_by(20) {
@@ -168,8 +159,7 @@ fn fill_values_and_missing_values(load: Load) {
     }
 }
 
-/// The samples are exact in float32; where its digits suffice, its tolerances are those of
-/// `precision`.
+/// The samples are exact in float32; if its digits suffice, the tolerances are those of `precision`.
 fn float32_samples_far_apart(load: Load) {
     for fill in [1e6f32, 1e10, 1e15, 1e20, 1e37] {
         let x = with_fill(200, fill.into()).mapv(|v| v as f32);
@@ -179,8 +169,8 @@ fn float32_samples_far_apart(load: Load) {
     }
 }
 
-/// One sample costs the others nothing: its log-likelihood is that of float64, finite or not, and it
-/// belongs to the nearest component. An E-step, whose total is −∞, says which sample it is.
+/// An infinitely far sample leaves the others unchanged: its log-likelihood is that of float64, finite or not, and it
+/// belongs to the nearest component. An E-step, whose total is −∞, names the sample.
 fn a_sample_infinitely_far_away(load: Load) {
     let mut x = normal(9, 50, 3);
     for (far, finite) in [(1e20f32, true), (3e38, true)] {
@@ -189,7 +179,7 @@ fn a_sample_infinitely_far_away(load: Load) {
         for m in mixtures(&[5.0; 3], &[4.0; 3]) {
             let scores = load(Samples::from_f32(x.view()).unwrap()).score_samples(&m).unwrap();
             assert_eq!(scores[20].is_finite(), finite, "{far}");
-            // Rounding decides which of two equal covariances such a sample belongs to.
+            // Rounding decides between two equal covariances.
             if m.covariance_type() == CovarianceType::Tied {
                 continue;
             }
@@ -211,7 +201,7 @@ fn a_sample_infinitely_far_away(load: Load) {
         let (r, expected) = (e.predict_proba(&m).unwrap(), truth.predict_proba(&m).unwrap());
         r.iter().zip(&expected).for_each(|(got, expected)| near(*got, *expected, 1.0, "beside a sample at 1e160"));
         assert!(matches!(e.statistics(&m), Err(Error::UnreachableSample { row: 20 })));
-        // Without weight it takes no part.
+        // A sample of weight zero takes no part.
         let mut e = load(samples.clone().with_weights(weights.view()).unwrap());
         let mut truth = ReferenceEvaluator::new(samples.with_weights(weights.view()).unwrap());
         let expected = truth.log_likelihood(&m).unwrap();
@@ -220,15 +210,14 @@ fn a_sample_infinitely_far_away(load: Load) {
     }
 }
 
-/// Equal samples far from the mean that their component had before: their variance is zero, not the
-/// rounding of the distance's square.
+/// Equal samples far from their component's previous mean have variance zero, not the rounding of the squared distance.
 fn samples_that_have_just_become_a_component(load: Load) {
     for distance in [1e3, 1e6, 1e12] {
         let mut x = normal(13, 60, 2);
         for mut row in x.outer_iter_mut().skip(40) {
             row.fill(distance);
         }
-        // The second component is wide, and its mean far from the samples that it explains.
+        // The second component is wide, its mean far from its samples.
         for m in mixtures(&[0.7 * distance; 2], &[0.01 * distance * distance; 2]) {
             if m.covariance_type() == CovarianceType::Tied {
                 continue;
@@ -237,8 +226,7 @@ fn samples_that_have_just_become_a_component(load: Load) {
             let expected = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()).statistics(&m).unwrap();
             let (got, expected) = (statistics.scatter().iter(), expected.scatter().iter());
             for (got, expected) in got.zip(expected) {
-                // The first component's moments are of some units; those of the second are the rest
-                // that has a share in it.
+                // The first component's moments are of some units; the second explains the samples that it leaves.
                 assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1.0), "{distance}: {got} for {expected}");
             }
         }

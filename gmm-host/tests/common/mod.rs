@@ -15,9 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// The configuration of every property test. The cases are the same in each run. A case that fails
-/// is written to a file with the ending `.proptest-regressions` beside the test's source, to be
-/// committed, and is tried first from then on.
+/// Returns the configuration of every property test, with the same cases in each run. A failing case is written to a
+/// `.proptest-regressions` file beside the test's source, to be committed, and is tried first from then on.
 pub fn proptest_config() -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
     Config {
@@ -28,13 +27,12 @@ pub fn proptest_config() -> proptest::test_runner::Config {
     }
 }
 
-/// N samples of D features, standard normal around `offset`.
 pub fn normal(seed: u64, n: usize, d: usize, offset: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     Array2::from_shape_simple_fn((n, d), || offset + rng.sample::<f64, _>(StandardNormal))
 }
 
-/// Three well separated blobs of different width, so that a fit has something to find.
+/// Returns three well separated blobs of different width.
 pub fn blobs(seed: u64, n: usize, d: usize) -> Array2<f64> {
     let mut x = normal(seed, n, d, 0.0);
     for (i, mut row) in x.outer_iter_mut().enumerate() {
@@ -44,7 +42,7 @@ pub fn blobs(seed: u64, n: usize, d: usize) -> Array2<f64> {
     x
 }
 
-/// A random symmetric positive definite matrix with eigenvalues of about one.
+/// Returns a random symmetric positive definite matrix with eigenvalues of about one.
 pub fn spd(rng: &mut ChaCha8Rng, d: usize) -> Array2<f64> {
     let a = Array2::from_shape_simple_fn((d, d), || rng.sample::<f64, _>(StandardNormal) / (d as f64).sqrt());
     let mut m = a.dot(&a.t()) + Array2::<f64>::eye(d) * 0.3;
@@ -52,7 +50,6 @@ pub fn spd(rng: &mut ChaCha8Rng, d: usize) -> Array2<f64> {
     m
 }
 
-/// A random mixture of the type, with means near `offset`.
 pub fn mixture(seed: u64, covariance_type: CovarianceType, k: usize, d: usize, offset: f64) -> Mixture {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.5..1.5));
@@ -75,7 +72,7 @@ pub fn reference(x: ArrayView2<'_, f64>) -> ReferenceEvaluator {
     ReferenceEvaluator::new(Samples::from_f64(x).unwrap())
 }
 
-/// The reference with its samples divided among threads, where there are many.
+/// Returns the reference, with many samples divided among threads.
 pub fn reference_in_threads(samples: &Samples<'_>) -> ShardedEvaluator<'static> {
     let n = samples.n_samples();
     let rows = if n < 5000 { n } else { n.div_ceil(8) };
@@ -88,24 +85,21 @@ pub fn weighted(x: ArrayView2<'_, f64>, weights: ArrayView1<'_, f64>) -> Referen
     ReferenceEvaluator::new(Samples::from_f64(x).unwrap().with_weights(weights).unwrap())
 }
 
-/// A backend under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
     pub name: &'static str,
     pub load: for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>,
-    /// Whether it takes its data as float32.
     pub float32: bool,
 }
 
-/// The backends that every machine can run. [`CUDA_BACKENDS`] are the others; a new backend is
-/// added to one of the two.
+/// The backends that every machine can run. A new backend is added here or to [`CUDA_BACKENDS`].
 pub const BACKENDS: &[Backend] = &[
     Backend { name: "reference", load: |s| Box::new(ReferenceEvaluator::new(s)), float32: false },
     Backend { name: "cpu, float64", load: |s| Box::new(CpuEvaluator::new(s).unwrap()), float32: false },
     Backend { name: "cpu, float32", load: |s| Box::new(CpuEvaluator::new(s).unwrap()), float32: true },
 ];
 
-/// The backends that need a GPU, for tests that run under `gpu_harness`.
+/// The backends that need a GPU, for tests under `gpu_harness`.
 #[cfg(feature = "cuda")]
 pub const CUDA_BACKENDS: &[Backend] = &[
     Backend { name: "cuda, float64", load: load_cuda, float32: false },
@@ -118,7 +112,7 @@ fn load_cuda(samples: Samples<'_>) -> Box<dyn Evaluator + '_> {
 }
 
 impl Backend {
-    /// An evaluator over `x`, rounded to float32 where the backend takes that.
+    /// Returns an evaluator over `x`, rounded to float32 if the backend is float32.
     pub fn evaluator(&self, x: ArrayView2<'_, f64>, weights: Option<ArrayView1<'_, f64>>) -> Box<dyn Evaluator> {
         let samples = if self.float32 {
             Samples::from_shared_f32(x.mapv(|v| v as f32).into_shared()).unwrap()
@@ -131,12 +125,10 @@ impl Backend {
         })
     }
 
-    /// `x` in the backend's precision.
     pub fn seen(&self, x: &Array2<f64>) -> Array2<f64> {
         if self.float32 { x.mapv(|v| f64::from(v as f32)) } else { x.clone() }
     }
 
-    /// The first in float64, the second in float32.
     pub fn tolerance(&self, float64: f64, float32: f64) -> f64 {
         if self.float32 { float32 } else { float64 }
     }
@@ -162,7 +154,7 @@ pub fn assert_all_close(
     }
 }
 
-/// Means are compared where a component has at least a thousandth of a sample.
+/// Compares statistics; means only of components with at least a thousandth of a sample.
 pub fn assert_statistics_close(a: &Statistics, b: &Statistics, tolerance: f64, scale: f64) {
     assert_close("weight", a.weight(), b.weight(), tolerance, 0.0);
     assert_close("log-likelihood", a.log_likelihood(), b.log_likelihood(), tolerance, 0.0);

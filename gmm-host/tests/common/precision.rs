@@ -1,19 +1,15 @@
 //! float32 samples whose log-densities need more digits than float32 has.
 //!
-//! Tolerances: a sample's log-density within 10⁻³ (what `Operation::LogLikelihood` promises near a
-//! component) or 10⁻⁶ of itself where it is far from all components; a mean log-likelihood in EM
-//! falls by no more than 10⁻⁶.
+//! Tolerances: a sample's log-density is within 10⁻³ (promised by `Operation::LogLikelihood` near a component), or 10⁻⁶
+//! of itself far from all components; a mean log-likelihood falls by at most 10⁻⁶ in EM.
 use super::*;
 use gmm_host::{Fit, GaussianMixtureParams, Operation, Precision};
 use ndarray::{arr1, s};
 
-/// Makes an evaluator of the backend under test.
 pub type Load = for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>;
 
-/// A test's name and body.
 pub type Test = (&'static str, fn(Load));
 
-/// Every test, by name.
 pub const TESTS: &[Test] = &[
     ("tight_component_far_away", tight_component_far_away),
     ("two_clusters_of_50_000", two_clusters),
@@ -24,15 +20,14 @@ pub const TESTS: &[Test] = &[
     ("float32_fits_as_float64_does", float32_fits_as_float64_does),
 ];
 
-/// How far a responsibility may be off; errors of different samples are independent.
+/// The tolerance of a responsibility; errors of different samples are independent.
 const RESPONSIBILITY: f64 = 1e-2;
 
 fn rounded(x: &Array2<f64>) -> Array2<f32> {
     x.mapv(|v| v as f32)
 }
 
-/// Scores, total and E-step against the reference, which sees the same float32 numbers; the counts
-/// of the components within `count` of a sample.
+/// Compares scores, total and E-step with the reference over the same numbers; counts within `count` of a sample.
 #[track_caller]
 fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, count: f64, what: &str) {
     let samples = || Samples::from_f32(x.view()).unwrap();
@@ -46,8 +41,7 @@ fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, c
         assert!((v - t).abs() <= allowed(*t), "{what}, sample {i}: {v} for {t}");
     }
     let (total, expected) = (e.log_likelihood(m).unwrap(), expected.sum());
-    // Rounding is independent from sample to sample, so that a total is off by far less than N
-    // samples' tolerances.
+    // Rounding is independent between samples, so a total's error is far below the sum of the samples' tolerances.
     let allowed = 1e-3 * (x.nrows() as f64).sqrt() + 1e-6 * expected.abs();
     assert!((total - expected).abs() <= allowed, "{what}: total {total} for {expected}");
     let (s, t) = (e.statistics(m).unwrap(), truth.statistics(m).unwrap());
@@ -58,14 +52,14 @@ fn assert_true(load: Load, x: &Array2<f32>, m: &Mixture, precision: Precision, c
     }
 }
 
-/// N standard normal samples, the last of them at `far` in every column.
+/// Returns N standard normal samples, the last of them at `far` in every column.
 fn with_outlier(n: usize, d: usize, far: f64) -> Array2<f64> {
     let mut x = normal(3, n, d, 0.0);
     x.row_mut(n - 1).fill(far);
     x
 }
 
-/// A broad component at zero and a tight one (σ = 10⁻³) at `far`.
+/// Returns a broad component at zero and a tight one (σ = 10⁻³) at `far`.
 fn broad_and_tight(t: CovarianceType, d: usize, far: f64) -> Mixture {
     let means = Array2::from_shape_fn((2, d), |(c, _)| if c == 0 { 0.0 } else { far });
     let variances = [1.0, 1e-6];
@@ -107,7 +101,7 @@ fn two_clusters(load: Load) {
 }
 
 fn nearly_singular_covariances(load: Load) {
-    // The third column is the sum of the others but for 10⁻⁴.
+    // The third column is the sum of the others up to 10⁻⁴.
     let mut x = normal(5, 3000, 3, 0.0);
     for mut row in x.outer_iter_mut() {
         row[2] = row[0] + row[1] + 1e-4 * row[2];
@@ -124,18 +118,15 @@ fn nearly_singular_covariances(load: Load) {
     }
 }
 
-/// An ordinary component far from the mean of the samples, but not from most of them, stays in
-/// float32.
+/// An ordinary component far from the mean of the samples, but not from most of them, stays in float32.
 fn an_outlier_costs_the_others_nothing(load: Load) {
     let x = rounded(&with_outlier(500, 4, 1e8));
     for t in CovarianceType::ALL {
-        // Which component the outlier belongs to, 10⁸ deviations away from all, float32 cannot
-        // tell: one sample.
+        // float32 cannot tell which component the outlier belongs to, 10⁸ deviations from all: one sample.
         assert_true(load, &x, &mixture(6, t, 3, 4, 0.0), Precision::Float32, 1.0, &format!("outlier, {t}"));
     }
 }
 
-/// The same fit in both precisions.
 fn fits(load: Load, x: &Array2<f32>, params: &GaussianMixtureParams) -> [Fit; 2] {
     let wide = x.mapv(f64::from);
     [Samples::from_f32(x.view()).unwrap(), Samples::from_f64(wide.view()).unwrap()]
@@ -149,8 +140,7 @@ fn a_fit_with_an_outlier(load: Load) {
     let truth = reference(x.mapv(f64::from).view()).log_likelihood(&fit.mixture).unwrap();
     let total = load(Samples::from_f32(x.view()).unwrap()).log_likelihood(&fit.mixture).unwrap();
     assert!((total - truth).abs() <= 1e-3 * 500f64.sqrt(), "{total} for {truth}");
-    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample, and the outlier has a
-    // component of its own.
+    // The four columns are standard normal: −½·4·ln(2πe) = −5.7 a sample. The outlier has its own component.
     assert!(total / 500.0 > -6.5, "{}", total / 500.0);
 }
 
@@ -174,7 +164,7 @@ fn a_batch_of_both_kinds(load: Load) {
     }
 }
 
-/// At most two iterations more than float64, and a lower bound that falls by no more than 10⁻⁶.
+/// Checks at most two iterations more than float64, and a lower bound that falls by at most 10⁻⁶.
 #[track_caller]
 pub fn assert_as_float64(load: Load, x: &Array2<f32>, params: &GaussianMixtureParams, what: &str) {
     let [float32, float64] = fits(load, x, params);

@@ -1,20 +1,19 @@
-//! The E-step under missing values once more, written down sample by sample with the sweep operator
-//! (Little and Rubin, Statistical Analysis with Missing Data, section 7.4.3): it shares no code and
-//! no factorisation with the library.
+//! The E-step under missing values, sample by sample with the sweep operator (Little and Rubin, Statistical Analysis
+//! with Missing Data, section 7.4.3). It shares no code and no factorisation with the library.
 use gmm_host::{CentredSums, CovarianceType, Covariances, Mixture, Statistics};
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 
-/// What one component says about one sample.
+/// The posterior of one sample's values under one component.
 pub struct Component {
     /// log πₖ N(x_o; μ_o, Σ_oo).
     pub log_p: f64,
-    /// x, with the means of what is missing given what is observed (D,).
+    /// x, with the conditional means of missing values (D,).
     pub filled: Array1<f64>,
-    /// The covariance of what is missing, zero for what is observed (D, D).
+    /// The conditional covariance of missing values, zero for observed ones (D, D).
     pub covariance: Array2<f64>,
 }
 
-/// Σ of a component as a matrix (D, D).
+/// Returns Σ of a component as a matrix (D, D).
 pub fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
     match m.covariances() {
         Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
@@ -63,9 +62,8 @@ pub fn component(m: &Mixture, c: usize, x: ArrayView1<'_, f64>) -> Component {
     Component { log_p: m.weights()[c].ln() - 0.5 * (constant + log_det + square), filled, covariance }
 }
 
-/// What is known of samples under a mixture.
+/// The posterior of samples under a mixture.
 pub struct Posterior {
-    /// What each component says about each sample.
     components: Vec<Vec<Component>>,
     /// The log-likelihood of each sample (N,).
     pub scores: Array1<f64>,
@@ -95,7 +93,7 @@ pub fn statistics(m: &Mixture, posterior: &Posterior, w: &Array1<f64>) -> Statis
     let mut centres = Array2::zeros((k, d));
     let mut full = Array3::zeros((k, d, d));
     for (c, parts) in posterior.components.iter().enumerate() {
-        // Differences from the first sample, so that nothing is lost far from the origin.
+        // Differences from the component's mean lose nothing far from the origin.
         let origin = m.means().row(c).to_owned();
         let mut centre = Array1::<f64>::zeros(d);
         parts.iter().zip(r.column(c)).for_each(|(p, r)| centre += &((&p.filled - &origin) * (*r / counts[c])));

@@ -1,5 +1,4 @@
-//! Arrays in the memory of a real device. Whatever is computed of them has the bits that it has of
-//! the same samples from the host.
+//! Arrays in the memory of a real device. Every result has the same bits as for the same samples from the host.
 use crate::common::{blobs, mixture};
 use crate::gpu_harness::Test;
 use gmm_driver::{Context, DeviceBuffer, Driver, Plain, Stream};
@@ -45,14 +44,13 @@ impl Number for f64 {
     }
 }
 
-/// Enters the primary context of the first device.
 fn enter() -> Context {
     let context = Context::new(Driver::load().unwrap().device(0).unwrap()).unwrap();
     context.enter().unwrap();
     context
 }
 
-/// A copy of the array's memory on the device, and where its first element is.
+/// Returns a copy of the array's memory on the device, and a pointer to its first element.
 fn upload<T: Number>(x: ArrayView2<'_, T>) -> (DeviceBuffer<T>, *const T) {
     let (n, d) = x.dim();
     let corners = [(0, 0), (n - 1, 0), (0, d - 1), (n - 1, d - 1)].map(|ij| &raw const x[ij]);
@@ -66,12 +64,11 @@ fn upload<T: Number>(x: ArrayView2<'_, T>) -> (DeviceBuffer<T>, *const T) {
     (buffer, pointer)
 }
 
-/// The same samples on the device, with the same strides.
+/// Returns the same samples on the device, with the same strides.
 fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let (buffer, pointer) = upload(x);
     let strides = [x.strides()[0], x.strides()[1]];
-    // SAFETY: the buffer has all elements between the first and the last; it has been written, and
-    // nobody writes to it.
+    // SAFETY: the buffer holds all elements between the first and the last; it is initialised and never written again.
     unsafe { DeviceArray::new(pointer.cast(), T::ELEMENT, x.dim().into(), strides, 0, Arc::new(buffer)) }.unwrap()
 }
 
@@ -83,8 +80,7 @@ fn from_host<'a>(samples: Samples<'a>) -> CudaEvaluator<'a> {
     CudaEvaluator::new(samples, 0, &CudaOptions::default()).unwrap()
 }
 
-/// The same samples by rows, by columns, every other row and column of a larger array, and
-/// backwards.
+/// Returns the samples by rows, by columns, as every other row and column of a larger array, and backwards.
 fn layouts<T: Number>(x: &Array2<f64>) -> Vec<Array2<T>> {
     let (n, d) = x.dim();
     let by_rows = x.mapv(T::of);
@@ -97,7 +93,7 @@ fn layouts<T: Number>(x: &Array2<f64>) -> Vec<Array2<T>> {
     vec![by_rows, by_columns, wide, backwards]
 }
 
-/// Fails unless both evaluators give the same bits for everything.
+/// Fails unless both evaluators return the same bits for everything.
 fn assert_same(what: &str, a: &mut dyn Evaluator, b: &mut dyn Evaluator, m: &Mixture) {
     assert_eq!((a.n_samples(), a.n_features(), a.total_weight()), (b.n_samples(), b.n_features(), b.total_weight()));
     assert_eq!(a.log_likelihood(m).unwrap(), b.log_likelihood(m).unwrap(), "{what}: log-likelihood");
@@ -166,8 +162,7 @@ fn fits() {
     }
 }
 
-/// A mixture for which float32 has too few digits: its components are narrow and far from the
-/// centre of the samples.
+/// Returns a mixture that needs more digits than float32 has: narrow components far from the centre of the samples.
 fn narrow() -> (Array2<f32>, Mixture) {
     let x = Array2::from_shape_fn((4000, 2), |(i, _)| {
         (if i % 2 == 0 { 1000.0f32 } else { -1000.0 }) + (i as f32).sin() * 1e-2
@@ -183,7 +178,7 @@ fn float64_where_float32_does_not_suffice() {
     let mut host = from_host(Samples::from_f32(x.view()).unwrap());
     assert_same("narrow components", &mut device, &mut host, &m);
     assert!(device.describe().device.contains("float64"), "{:?}", device.describe());
-    // All in float64, as asked for.
+    // All in float64, as requested.
     let wide = mixture(9, CovarianceType::Diag, 2, 2, 0.0);
     let mut host = from_host(Samples::from_f32(x.view()).unwrap().into_float64());
     assert_same("in float64", &mut evaluator(on_device(x.view()).in_float64()), &mut host, &wide);
@@ -192,17 +187,17 @@ fn float64_where_float32_does_not_suffice() {
 fn a_copy_is_independent() {
     let (x, m) = narrow();
     let (buffer, pointer) = upload(x.view());
-    // SAFETY: the buffer has all elements; it is written to below, when only the copy is in use.
+    // SAFETY: the buffer holds all elements; it is overwritten below, when only the copy is in use.
     let array =
         unsafe { DeviceArray::new(pointer.cast(), Precision::Float32, [4000, 2], [2, 1], 0, Arc::new(())) }.unwrap();
     let copy = array.copied().unwrap();
     drop(array);
     let mut evaluator = evaluator(copy);
     let stream = Stream::new(&enter()).unwrap();
-    // SAFETY: the buffer has 8000 numbers, and the copy is waited for.
+    // SAFETY: the buffer holds 8000 numbers, and the copy is waited for.
     unsafe { stream.copy_to_device(buffer.as_device_ptr(), &[0.0f32; 8000]).unwrap() };
     stream.synchronize().unwrap();
-    // The rows and the samples in float64 are made of the copy.
+    // The rows and the float64 samples come from the copy.
     assert_same("a copy", &mut evaluator, &mut from_host(Samples::from_f32(x.view()).unwrap()), &m);
 }
 
@@ -211,7 +206,7 @@ fn to_host() {
         let HostArray::F32(host) = on_device(x.view()).to_host().unwrap() else { panic!() };
         assert_eq!(host, x);
     }
-    // More than is copied at once.
+    // More than one copy's portion.
     let x = Array2::from_shape_fn((3_000_000, 2), |(i, j)| (2 * i + j) as f64);
     let HostArray::F64(host) = on_device(x.view()).to_host().unwrap() else { panic!() };
     assert_eq!(host, x);
@@ -235,11 +230,11 @@ fn what_cannot_be_taken() {
     let (buffer, pointer) = upload(x.view());
     let owner = Arc::new(());
     let new = |pointer: *const f64, shape, ordinal| {
-        // SAFETY: the buffer has so many elements, and lives longer than the array.
+        // SAFETY: the buffer holds this many elements, and outlives the array.
         unsafe { DeviceArray::new(pointer.cast(), Precision::Float64, shape, [4, 1], ordinal, owner.clone()) }
     };
     let error = new(pointer.wrapping_byte_add(4), [4000, 4], 0).unwrap_err().to_string();
-    assert!(error.contains("no multiple of 8 bytes"), "{error}");
+    assert!(error.contains("not a multiple of 8 bytes"), "{error}");
     assert!(matches!(new(pointer, [0, 4], 0), Err(Error::EmptyData { rows: 0, columns: 4 })));
     let elsewhere = new(pointer, [5000, 4], 99).unwrap();
     let error = CudaEvaluator::from_device_array(elsewhere, &CudaOptions::default()).unwrap_err();
@@ -261,7 +256,7 @@ fn the_memory_is_held_as_long_as_it_is_needed() {
     let ((buffer, pointer), dropped) = (upload(x.view()), Arc::new(AtomicBool::new(false)));
     let owner = Arc::new(Owner(buffer, dropped.clone()));
     assert_eq!(owner.0.len(), 2000);
-    // SAFETY: the owner's buffer has all elements.
+    // SAFETY: the owner's buffer holds all elements.
     let array = unsafe { DeviceArray::new(pointer.cast(), Precision::Float32, [1000, 2], [2, 1], 0, owner) }.unwrap();
     let evaluator = evaluator(array.clone());
     drop(array);

@@ -1,12 +1,11 @@
 //! The CUDA backend on a real device, against the float64 reference.
 //!
-//! Tolerances, unless a test states its own: with f32's unit u = 2⁻²⁴, a sample's log-likelihood
-//! collects about 2·D roundings, each of a few times u of numbers no larger than max(|log p|, 1)
-//! where samples and means are within a few standard deviations of the data's centre; they are
-//! random. So e = 16·√(D + 4)·u·max(|log p|, 1) bounds a sample, and Σe/√N + max e + 5·10⁻⁸·N a
-//! total: the last is the target of 0.05 at N = 10⁶, for the mean error of the approximate
-//! exponential, of which the host takes back what is common to all arguments. One sample left out
-//! or counted twice of up to 5000 is farther away than that.
+//! Tolerances, unless a test states its own: with f32's unit u = 2⁻²⁴, a sample's log-likelihood collects about 2·D
+//! random roundings, each of a few times u of numbers up to max(|log p|, 1), if samples and means are within a few
+//! standard deviations of the data's centre. So e = 16·√(D + 4)·u·max(|log p|, 1) bounds a sample's error, and Σe/√N +
+//! max e + 5·10⁻⁸·N a total's. The last term is the target of 0.05 at N = 10⁶, for the mean error of the approximate
+//! exponential, whose part common to all arguments the host subtracts. One sample of up to 5000 left out or counted
+//! twice exceeds the bound.
 use crate::common::{normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_driver::{Context, Driver, Module};
@@ -60,14 +59,14 @@ fn evaluator<'a>(x: ArrayView2<'a, f32>, kernel: Option<&str>) -> CudaEvaluator<
     CudaEvaluator::new(Samples::from_f32(x).unwrap(), 0, &options).unwrap()
 }
 
-/// The data as f32, and the same numbers as f64 for the reference.
+/// Returns the data as f32, and the same numbers as f64 for the reference.
 fn data(seed: u64, n: usize, d: usize) -> (Array2<f32>, Array2<f64>) {
     let x = normal(seed, n, d, 0.0).mapv(|v| v as f32);
     let wide = x.mapv(f64::from);
     (x, wide)
 }
 
-/// Bounds of the errors of a total and of each sample, given the samples' true log-likelihoods.
+/// Returns bounds of the errors of a total and of each sample, from the samples' true log-likelihoods.
 fn tolerances(truth: &Array1<f64>, d: usize) -> (f64, Array1<f64>) {
     let e = truth.mapv(|v| 16.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * v.abs().max(1.0));
     let n = truth.len() as f64;
@@ -86,7 +85,7 @@ fn a_device_is_listed() {
     println!("{}", devices[0]);
 }
 
-/// The driver compiles the committed PTX, and finds each entry under its name.
+/// The driver compiles the committed PTX and finds each entry by its name.
 fn the_driver_takes_every_kernel() {
     let context = Context::new(Driver::load().unwrap().device(0).unwrap()).unwrap();
     context.enter().unwrap();
@@ -99,8 +98,7 @@ fn the_driver_takes_every_kernel() {
     }
 }
 
-/// Every kernel that takes the shape gives the reference's total; the others say that they do not
-/// take it.
+/// Every kernel that takes the shape returns the reference's total; the other kernels refuse it.
 fn compare_all(shapes: &[(usize, usize, usize)]) {
     for (i, &(n, d, k)) in shapes.iter().enumerate() {
         let (x, wide) = data(i as u64, n, d);
@@ -135,9 +133,8 @@ fn large_k_and_d() {
     compare_all(&[(5003, 200, 300), (515, 1024, 70), (301, 16, 2000)]);
 }
 
-/// Each instance of `small_k` for full and tied covariances, with even and odd K, of sizes that fit
-/// no tile, and far from the origin. A product with a triangle adds D roundings to each t, of which
-/// the tolerance has as many already.
+/// Each instance of `small_k` for full and tied covariances, with even and odd K, at sizes that fit no tile, and far
+/// from the origin. A product with a triangle adds D roundings to each t; the tolerance allows as many already.
 fn totals_of_few_matrices_agree() {
     let mut shapes: Vec<_> = (1..=16).map(|d| (1003 + d, d, 1 + d % 8)).collect();
     shapes.extend([(1, 1, 1), (1, 13, 8), (3, 13, 8), (4, 16, 8), (70_001, 13, 8), (20_011, 15, 7)]);
@@ -163,7 +160,7 @@ fn totals_of_few_matrices_agree() {
     assert_near("far from the origin", cuda.log_likelihood(&mixture).unwrap(), truth.sum(), tolerances(&truth, 13).0);
 }
 
-/// Where no kernel is requested, each size class has its own choice, at its border too.
+/// Without a requested kernel, each size class has its own choice, at its border too.
 fn the_choice_agrees_on_every_size_class() {
     for (i, (n, d, k)) in
         [(99, 13, 8), (100, 13, 8), (99_999, 13, 8), (100_000, 3, 30), (250_000, 20, 5)].into_iter().enumerate()
@@ -178,8 +175,7 @@ fn the_choice_agrees_on_every_size_class() {
     }
 }
 
-/// float64 data 10⁴ standard deviations from the origin: centred before it is rounded, it loses
-/// nothing.
+/// float64 data 10⁴ standard deviations from the origin lose nothing: they are centred before rounding.
 fn far_from_the_origin() {
     let (n, d, k) = (10_007, 13, 8);
     let x = normal(5, n, d, 1e4);
@@ -195,9 +191,8 @@ fn far_from_the_origin() {
     }
 }
 
-/// Samples 1000 standard deviations away, alone and beside near ones: finite and right to 10⁻⁶ of
-/// their size, which is f32's relative rounding of a square and of the coordinates it comes from,
-/// with a margin.
+/// Samples 1000 standard deviations away, alone and beside near ones, are finite and right to 10⁻⁶ of their size: f32's
+/// relative rounding of a square and of its coordinates, with a margin.
 fn far_samples_are_finite() {
     let (n, d, k) = (4001, 5, 6);
     let (mut x, _) = data(7, n, d);
@@ -213,8 +208,7 @@ fn far_samples_are_finite() {
     }
 }
 
-/// A component of weight zero right on the data, while the others are 30 standard deviations away:
-/// to 10⁻⁶ relative.
+/// A component of weight zero right on the data, with the others 30 standard deviations away: 10⁻⁶ relative.
 fn weight_zero_contributes_nothing() {
     let (x, _) = data(9, 1001, 3);
     let x = x + 30.0;
@@ -261,10 +255,9 @@ fn a_batch_equals_its_sets() {
     assert!(cuda.log_likelihood_batch(&[]).unwrap().is_empty());
 }
 
-/// With a fixed reference a set's total has the same bits alone, in any place of a batch of any
-/// size, and beside sets that are far from the reference; to the tolerance of float32 it is the
-/// truth: far from all samples 10⁻⁷ of it, for the roundings of parameters that all samples have in
-/// common do not average.
+/// With a fixed reference, a set's total has the same bits alone, anywhere in a batch of any size, and beside sets far
+/// from the reference. It is true to float32's tolerance; far from all samples to 10⁻⁷, because roundings of parameters
+/// are common to all samples and do not average.
 fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     let (n, k, d) = (200_011, 8, 13);
     let (x, wide) = data(14, n, d);
@@ -283,7 +276,7 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
         let totals = cuda.log_likelihood_batch(part).unwrap();
         totals.iter().zip(&all[first..]).for_each(|(a, b)| assert_eq!(a.to_bits(), b.to_bits(), "{}", part.len()));
     }
-    // What was fixed before does not matter.
+    // An earlier reference has no effect.
     cuda.sampling().unwrap().fix_batch_reference(&far);
     cuda.log_likelihood_batch(&sets).unwrap();
     cuda.sampling().unwrap().fix_batch_reference(&reference_set);
@@ -295,7 +288,7 @@ fn a_fixed_reference_makes_a_total_a_function_of_its_set() {
     }
 }
 
-/// So many samples that the warpgroups are much faster than the other kernels.
+/// Enough samples that the warpgroups are much faster than the other kernels.
 fn warpgroups_win_batches() {
     let (n, k, d) = (200_011, 8, 13);
     let (x, _) = data(14, n, d);
@@ -307,8 +300,7 @@ fn warpgroups_win_batches() {
     assert!(kernel.starts_with("batch_wgmma") || !warpgroups(), "{kernel}");
 }
 
-/// The same evaluator, and another one told to use the variant that the first one chose, give the
-/// same bits.
+/// The same evaluator, and another one with the same variant requested, return the same bits.
 fn the_same_bits_twice() {
     for (n, d, k) in [(100, 13, 8), (200_003, 13, 8), (30_001, 30, 20)] {
         let (x, _) = data(12, n, d);
@@ -325,7 +317,7 @@ fn the_same_bits_twice() {
     }
 }
 
-/// The mixture fitted to real speech, and N samples drawn from it.
+/// Returns the mixture fitted to real speech, and N samples drawn from it.
 fn speech(n: usize) -> (Mixture, Array2<f32>) {
     let text = include_str!("../data/speech8.json");
     let json: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -340,19 +332,16 @@ fn speech(n: usize) -> (Mixture, Array2<f32>) {
     (mixture, x)
 }
 
-/// Log-likelihoods that the tensor cores give: those of E-steps, and totals of so much arithmetic
-/// that an E-step's first kernels give them sooner than others do. Each is within 10⁻⁷ of itself.
-/// Of up to 10⁶ samples of the mixture, the differences of those of parameter sets 10⁻³ apart are
-/// within 0.04, twice the deviation that is expected at most where totals are asked for; here they
-/// were up to 0.024 off, and those of float32's own kernels 0.025. A mixture that would lose digits
-/// is left to the other kernels. The truth is the CPU's in float64, which other tests compare with
-/// the reference.
+/// Log-likelihoods from the tensor cores: those of E-steps, and totals of so much arithmetic that an E-step's first
+/// kernels are the fastest. Each is within 10⁻⁷ of itself. For up to 10⁶ samples of the mixture, differences between
+/// parameter sets 10⁻³ apart are within 0.04, twice the deviation allowed for totals; here they were up to 0.024 off,
+/// and those of float32's own kernels 0.025. A mixture that would lose digits is left to other kernels. The truth is
+/// the CPU's in float64, which other tests compare with the reference.
 fn likelihoods_of_the_tensor_cores() {
     if !warpgroups() {
         return;
     }
-    /// The mixture with means moved by about `step` deviations, and variances multiplied by 1 +
-    /// `step`.
+    /// Returns the mixture with means moved by about `step` deviations, and variances multiplied by 1 + `step`.
     fn beside(mixture: &Mixture, step: f64) -> Mixture {
         let mut moved = mixture.means().to_owned();
         moved.indexed_iter_mut().for_each(|((c, j), v)| *v += step * ((c * 31 + j * 7) as f64).sin());
@@ -369,9 +358,9 @@ fn likelihoods_of_the_tensor_cores() {
     for (n, d, k, covariance_type, weighted, of_total) in [
         (1_000_000, 64, 32, CovarianceType::Full, false, true),
         (400_001, 32, 64, CovarianceType::Full, true, true),
-        // Whose totals would lose digits.
+        // Its totals would lose digits.
         (120_011, 128, 16, CovarianceType::Full, true, false),
-        // More components than `fused_mma` takes of so many features.
+        // More components than `fused_mma` takes with so many features.
         (400_001, 64, 300, CovarianceType::Tied, false, false),
         (300_007, 64, 300, CovarianceType::Diag, true, false),
         (500_000, 128, 256, CovarianceType::Diag, false, false),
@@ -413,8 +402,8 @@ fn likelihoods_of_the_tensor_cores() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The targets: a total over 10⁶ samples within 0.05, the difference of the totals of two parameter
-/// sets 10⁻³ apart within 0.02, the total within 10⁻⁷ relative anywhere.
+/// The targets: a total over 10⁶ samples within 0.05, the difference of totals of two parameter sets 10⁻³ apart within
+/// 0.02, the total within 10⁻⁷ relative anywhere.
 fn a_million_samples_near_a_fit() {
     let (mixture, x) = speech(1_000_000);
     let near = {
@@ -451,7 +440,7 @@ fn a_million_samples_near_a_fit() {
     }
     for request in requests {
         let mut cuda = evaluator(x.view(), request);
-        // Enough sets for each kernel, and one that is near to no other.
+        // Enough sets for each kernel, and one set far from the rest.
         let sets = [&mixture, &near, &mixture, &near, &away].map(Clone::clone);
         let batch = cuda.log_likelihood_batch(&sets[..4]).unwrap();
         let kernel = cuda.describe().kernel;
@@ -466,8 +455,7 @@ fn a_million_samples_near_a_fit() {
     }
 }
 
-/// Data that passes through the device in chunks gives what resident data gives. Both differ from
-/// the truth by their own rounding only, so twice the tolerance holds between them.
+/// Chunks give the results of resident data, within twice the tolerance: each differs from the truth by rounding.
 fn chunks_equal_the_whole() {
     let (n, d, k) = (100_003, 13, 8);
     let (x, _) = data(14, n, d);
@@ -477,8 +465,7 @@ fn chunks_equal_the_whole() {
     assert!(whole.is_resident());
     let truth = whole.score_samples(&mixture).unwrap();
     let bound = 2.0 * tolerances(&truth, d).0;
-    // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The others: 3 chunks, and
-    // a few.
+    // 512·13·4·2 bytes is the smallest limit: 196 chunks of 512 samples. The other limits: 3 chunks, and a few.
     for limit in [512 * 13 * 8, 5_200_000, 4_000_000, 1_000_000] {
         let options = CudaOptions::default().with_memory_limit(limit);
         let mut chunked = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
@@ -519,8 +506,7 @@ fn samples_are_scored_and_read_back() {
         let back = cuda.rows(&rows).unwrap();
         for (r, &row) in rows.iter().enumerate() {
             for j in 0..d {
-                // Rounded around the centre, in units of at most 2⁻²⁴ of the largest deviation
-                // (below 8 here).
+                // Rounded around the centre, in units of at most 2⁻²⁴ of the largest deviation (below 8 here).
                 assert_near("row", back.x[[r, j]], wide[[row, j]], 8.0 * 2f64.powi(-24));
             }
         }
@@ -532,7 +518,7 @@ fn samples_are_scored_and_read_back() {
             .zip(truth.predict(&mixture).unwrap())
             .filter(|(a, b)| **a == *b)
             .count();
-        // Labels may differ where two components are equal to within rounding.
+        // Labels may differ where two components are equal up to rounding.
         assert!(same * 1000 >= n * 999, "{same} of {n} labels agree");
     }
 }
@@ -554,16 +540,15 @@ fn requests_that_cannot_be_met_are_refused() {
     let error = cuda.log_likelihood(&diag(1, 9, 3, 0.0)).unwrap_err();
     assert!(error.to_string().contains("at most 8 components"), "{error}");
     assert!(matches!(cuda.log_likelihood(&diag(1, 2, 4, 0.0)), Err(Error::ShapeMismatch { .. })));
-    // A mean so far away that the squares of distances overflow.
+    // A mean so far away that squared distances overflow.
     let far =
         Mixture::new(arr1(&[1.0]), Array2::from_elem((1, 3), 1e200), Covariances::Diag(Array2::ones((1, 3)))).unwrap();
     assert_eq!(cuda.log_likelihood(&far).unwrap(), f64::NEG_INFINITY);
-    // After all that it works.
+    // The evaluator still works.
     assert!(cuda.log_likelihood(&diag(1, 2, 3, 0.0)).unwrap().is_finite());
 }
 
-/// Each statistic in its own unit (means in standard deviations of the component), with the
-/// tolerance of all E-steps in float32.
+/// Each statistic is compared in its own unit (means in deviations), with the tolerance of all float32 E-steps.
 fn statistics_agree_for_each_covariance_type() {
     use CovarianceType::{Diag, Full, Spherical, Tied};
     for (i, (n, d, k)) in [
@@ -590,7 +575,7 @@ fn statistics_agree_for_each_covariance_type() {
             let truth = reference(wide.view()).statistics(&mixture).unwrap();
             let what = format!("{covariance_type} N={n} D={d} K={k}");
             crate::common::estep::assert_statistics_agree(&what, &got, &truth, crate::common::estep::FLOAT32);
-            // The same bits again; and the likelihood that comes with them is the likelihood.
+            // The same bits again, with the same likelihood.
             let again = cuda.statistics(&mixture).unwrap();
             assert_eq!(got.log_likelihood().to_bits(), again.log_likelihood().to_bits());
             assert_eq!(got.counts(), again.counts());
@@ -621,8 +606,7 @@ fn two_threads_with_an_evaluator_each() {
     }
 }
 
-/// Four threads evaluate the same resident samples, each by an evaluator of its own, to the bits of
-/// one; so it is with chunks.
+/// Four threads evaluate the same resident samples, or chunks, each with its own evaluator, to the same bits as one.
 fn evaluators_share_resident_samples() {
     let (x, _) = data(31, 60_001, 7);
     let mixtures: Vec<_> = (0..4).map(|i| diag(32 + i, 4, 7, 0.0)).collect();
@@ -647,12 +631,11 @@ fn evaluators_share_resident_samples() {
     }
 }
 
-/// Threads that load the same kernel at the same time, and launch it with more and with less
-/// dynamic shared memory than a kernel has without asking (48 KiB), all succeed: no thread may set
-/// a limit below what another one needs.
+/// Threads load the same kernel at the same time, and launch it with more and with less dynamic shared memory than the
+/// 48 KiB that need no request. All succeed: no thread may set a limit below another's need.
 fn threads_load_kernels_at_once() {
     let shapes = ["tiled16/1:256x1:all", "tiled16/1:128x1:all", "tiled16/1:64x1:all", "tiled16/2:256x1:all"];
-    // A size that no other test has evaluated yet with this kernel.
+    // No other test has evaluated this size with this kernel before.
     let (x, wide) = data(33, 9001, 23);
     let mixture = diag(34, 19, 23, 0.0);
     let truth = reference(wide.view()).score_samples(&mixture).unwrap();
@@ -672,8 +655,7 @@ fn threads_load_kernels_at_once() {
     });
 }
 
-/// Totals, batches and scores of full and tied covariances and of weighted samples come from the
-/// tiled kernels, not from the general ones, and are right.
+/// Totals, batches and scores of matrices and of weighted samples come from the tiled kernels, and are right.
 fn float32_likelihoods_have_fast_kernels() {
     for (i, (n, d, k)) in
         [(1, 1, 1), (5003, 13, 8), (3001, 17, 3), (777, 40, 18), (2049, 8, 33)].into_iter().enumerate()
@@ -692,7 +674,7 @@ fn float32_likelihoods_have_fast_kernels() {
                     None => truth.sum(),
                 };
                 let what = format!("{covariance_type} N={n} D={d} K={k} weighted: {}", weights.is_some());
-                // Triangles round D times as often as diagonals do; weights are at most 1.5.
+                // Triangles round D times as often as diagonals; weights are at most 1.5.
                 let bound = 1.5 * (d as f64).sqrt() * tolerances(&truth, d).0;
                 let total = cuda.log_likelihood(&mixture).unwrap();
                 assert_near(&what, total, sum, bound);
@@ -731,7 +713,7 @@ fn kernels_are_timed_and_choices_remembered() {
     assert_eq!(*own.unwrap().1, cuda.describe().kernel);
 }
 
-/// The talk's data stays on the CPU where it is small, and goes to the GPU where it is large.
+/// The talk's data stays on the CPU if it is small, and moves to the GPU if it is large.
 fn auto_takes_the_faster_side() {
     for (n, device) in [(50, "cpu"), (1_000_000, "cuda:0")] {
         let (x, _) = data(25, n, 13);

@@ -1,4 +1,4 @@
-//! Many fits in one launch, beside those of the CPU.
+//! Many fits in one launch, against those of the CPU.
 use crate::gpu_harness::Test;
 use gmm_host::{CovarianceType, Device, Error, Fit, GaussianMixtureParams, Result, Samples, Watch};
 use ndarray::{Array2, Axis};
@@ -14,7 +14,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Clusters that are far from each other, so that there is one optimum.
+/// Returns clusters so far apart that there is one optimum.
 fn clusters(seed: u64, n: usize, d: usize, k: usize) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     Array2::from_shape_fn((n, d), |(i, j)| {
@@ -22,7 +22,7 @@ fn clusters(seed: u64, n: usize, d: usize, k: usize) -> Array2<f64> {
     })
 }
 
-/// The numbers of a fit, its components sorted by their first mean.
+/// Returns the numbers of a fit, its components sorted by their first mean.
 fn sorted(fit: &Fit) -> Vec<f64> {
     let mixture = &fit.mixture;
     let mut order: Vec<usize> = (0..mixture.n_components()).collect();
@@ -43,7 +43,7 @@ impl Watch for Ended {
 }
 
 fn many_fits_are_those_of_the_cpu() {
-    // Sizes of every block, every instance of D, and more fits than there are multiprocessors.
+    // Sizes for every block and every instance of D, and more fits than multiprocessors.
     let sizes =
         [(60, 2, 2), (500, 5, 3), (1500, 8, 4), (5000, 3, 2), (300, 10, 5), (400, 13, 3), (200, 16, 2), (90, 1, 1)];
     for (n, d, k) in sizes {
@@ -57,8 +57,7 @@ fn many_fits_are_those_of_the_cpu() {
             };
             let (of_cpu, of_gpu) = (fit(Device::Cpu, &sets), fit(Device::Cuda(0), &sets));
             for (set, (cpu, gpu)) in of_cpu.iter().zip(&of_gpu).enumerate() {
-                // Both have converged where an iteration changes the bound by 10⁻¹⁰, near which the
-                // parameters change by its root.
+                // Both converge when a change of the bound is 10⁻¹⁰; parameters then change by the root of that.
                 for (a, b) in sorted(cpu).into_iter().zip(sorted(gpu)) {
                     assert!(
                         (a - b).abs() < 1e-4 * a.abs().max(1.0),

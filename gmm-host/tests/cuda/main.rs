@@ -1,6 +1,4 @@
-//! The CUDA backend on a real device. They are one test program, which links the library once; a
-//! test's name begins with that of its module, and an argument selects by name: `shapes::` runs one
-//! module.
+//! The CUDA backend on a real device. A test's name begins with its module's: the argument `shapes::` runs one module.
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../gpu_harness/mod.rs"]

@@ -1,9 +1,6 @@
-//! Random-walk Metropolis on a real device: its densities against the float64 reference, and its
-//! decisions.
+//! Random-walk Metropolis on a real device: its densities against the float64 reference, and its decisions.
 //!
-//! Tolerances as in `cuda.rs`: e = 16·√(D + 4)·u·max(|log p|, 1) for a sample, with u = 2⁻²⁴, and
-//! Σe/√N + max e + 5·10⁻⁸·N for a total. The prior is computed in float64: right to 10⁻¹⁴ of its
-//! size.
+//! Tolerances as in `evaluator.rs`. The prior is computed in float64: right to 10⁻¹⁴ of its size.
 use crate::common::{normal, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
@@ -44,8 +41,7 @@ fn target(seed: u64, k: usize, d: usize, spherical: bool) -> MetropolisTarget {
     MetropolisTarget { n_components: k, n_features: d, spherical, prior }
 }
 
-/// Steps made in advance, which are proposed `portion` at a time, and the densities of their
-/// proposals.
+/// Steps made in advance, proposed `portion` at a time, and the densities of their proposals.
 struct Steps {
     rows: Vec<f64>,
     width: usize,
@@ -105,7 +101,7 @@ fn data(seed: u64, n: usize, d: usize) -> Array2<f32> {
     normal(seed, n, d, 0.0).mapv(|v| v as f32)
 }
 
-/// The log density by the reference, and the bound of the device's error.
+/// Returns the reference's log density, and the bound of the device's error.
 fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64) {
     let mixture = target.mixture(theta).unwrap();
     let wide = x.mapv(f64::from);
@@ -116,8 +112,7 @@ fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64
     (samples.sum() + target.log_prior(theta, &mixture), bound + 1e-10)
 }
 
-/// Makes the steps and compares each density with the reference. The decisions follow from the
-/// densities.
+/// Makes the steps and compares each density with the reference. The decisions follow from the densities.
 fn compare(what: &str, x: &Array2<f32>, target: &MetropolisTarget, count: usize, kernel: Option<&str>) {
     let mut cuda = evaluator(x, kernel);
     let mut point = point(7, target);
@@ -145,8 +140,7 @@ fn every_shape_agrees_with_the_reference() {
             }
         }
     }
-    // The samples of a block are resident as a whole, in part, and hardly at all, in grids of
-    // several shapes.
+    // A block's samples are resident as a whole, in part, or hardly at all, in grids of several shapes.
     for n in [70_001, 300_007, 1_000_003] {
         compare(&format!("N={n}"), &data(3, n, 13), &target(4, 8, 13, false), 4, None);
     }
@@ -178,14 +172,12 @@ fn portions_and_other_work_change_nothing() {
         for portion in [1, 7, usize::MAX] {
             assert_eq!(whole, densities(&mut cuda, portion), "N={n} in portions of {portion}");
         }
-        // With a given kernel and shape, as in a resumed run, and after other work on the same
-        // evaluator.
+        // With a requested kernel and shape, as in a resumed run, and after other work on the same evaluator.
         let mut pinned = evaluator(&x, Some(&kernel));
         pinned.log_likelihood(&target.mixture(&start).unwrap()).unwrap();
         assert_eq!(whole, densities(&mut pinned, 64), "N={n} pinned");
         assert_eq!(pinned.describe().kernel, kernel);
-        // A density is a function of the point alone: the last proposal's is evaluated again by
-        // itself.
+        // A density depends on the point alone: the last proposal's is evaluated again by itself.
         let mut here = start.clone();
         let (mut at, steps) = (density, Steps::random(12, &target, n, 1500));
         let mut last = here.clone();
@@ -217,8 +209,7 @@ fn impossible_proposals_are_rejected() {
     }
 }
 
-/// At N = 10⁶ the noise of a log-ratio is below 0.02, and decisions differ only where log u is
-/// closer to it than that.
+/// At N = 10⁶ the noise of a log-ratio is below 0.02; decisions differ only if log u is closer to it than that.
 fn decisions_at_a_million_samples_are_the_references() {
     let (n, d, k) = (1_000_000, 13, 8);
     let generator = crate::common::mixture(17, CovarianceType::Diag, k, d, 0.0);
@@ -267,7 +258,7 @@ fn decisions_at_a_million_samples_are_the_references() {
     assert!((1..40).contains(&accepted), "{accepted} of 40 are accepted, where the test needs some of both");
 }
 
-/// Many steps, in each of which the blocks wait for each other, in grids of several sizes.
+/// In each of many steps the blocks wait for each other, in grids of several sizes.
 fn a_long_chain_does_not_stall() {
     for (n, k, d) in [(100, 8, 13), (10_000, 8, 13), (100_000, 2, 2), (500_000, 8, 13)] {
         let (x, target) = (data(21, n, d), target(22, k, d, false));
@@ -287,7 +278,7 @@ fn what_the_kernel_cannot_do_is_left_to_the_caller() {
         let result = cuda.sampling().unwrap().metropolis(target, &point(27, target), 0.0, &mut steps);
         (result, steps.proposed)
     };
-    // Nine components; another kernel is asked for; samples that pass through the device in chunks.
+    // Nine components; another requested kernel; samples in chunks.
     assert!(matches!(run(&mut evaluator(&x, None), &target(28, 9, 3, false)), (Ok(false), 0)));
     assert!(matches!(run(&mut evaluator(&x, Some("small_k")), &target(28, 2, 3, false)), (Ok(false), 0)));
     let large = data(25, 5000, 3);
@@ -295,11 +286,11 @@ fn what_the_kernel_cannot_do_is_left_to_the_caller() {
     let mut chunked = CudaEvaluator::new(Samples::from_f32(large.view()).unwrap(), 0, &options).unwrap();
     assert!(!chunked.is_resident());
     assert!(matches!(run(&mut chunked, &target(28, 2, 3, false)), (Ok(false), 0)));
-    // Another number of features, and a shape that the device does not run at once.
+    // Another number of features, and a shape with more blocks than the device runs at once.
     let other = target(28, 2, 4, false);
     assert!(matches!(run(&mut evaluator(&x, None), &other), (Err(Error::ShapeMismatch { .. }), 0)));
     let mut crowded = evaluator(&x, Some("metropolis:512x100000/0:0"));
     assert!(matches!(run(&mut crowded, &target(28, 2, 3, false)), (Err(Error::Kernel { .. }), 0)));
-    // A target that the kernel can do is done.
+    // The kernel runs a target that it supports.
     assert!(matches!(run(&mut evaluator(&x, Some("metropolis")), &target(28, 2, 3, false)), (Ok(true), 3)));
 }

@@ -1,5 +1,4 @@
-//! The CUDA backend on samples with missing values, on a real device. The float64 reference is the
-//! truth.
+//! The CUDA backend on samples with missing values, on a real device, against the float64 reference.
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::{
@@ -35,7 +34,7 @@ pub fn tests() -> Vec<Test> {
 
 const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Spherical];
 
-/// Makes a share of the values missing, at random and independently; nothing of row 7 is observed.
+/// Makes a share of the values missing at random, and all of row 7.
 fn with_holes(seed: u64, mut x: Array2<f64>, share: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     x.map_inplace(|v| *v = if rng.random::<f64>() < share { f64::NAN } else { *v });
@@ -45,7 +44,7 @@ fn with_holes(seed: u64, mut x: Array2<f64>, share: f64) -> Array2<f64> {
     x
 }
 
-/// Samples with weights of very different size, some of them zero.
+/// Returns weights of very different size, some of them zero.
 fn weights(n: usize) -> Array1<f64> {
     Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 1.0 / 64.0 + (i % 11) as f64 })
 }
@@ -61,9 +60,8 @@ fn samples<'a>(backend: &Backend, x: &Array2<f64>, w: Option<&'a Array1<f64>>) -
     }
 }
 
-/// Compares everything that an evaluator says with the reference. `unit`: the error of a sample's
-/// log-likelihood, relative to its size and to √D, that is allowed; `statistics`: that of the
-/// statistics.
+/// Compares all results of an evaluator with the reference. `unit` is the allowed error of a sample's log-likelihood,
+/// relative to its size and to √D; `statistics` is that of the statistics.
 fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, unit: f64, statistics: f64) {
     let mut truth = reference_in_threads(samples);
     let unit = unit * (m.n_features() as f64 + 4.0).sqrt();
@@ -93,8 +91,7 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
         assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
     }
     let got = e.statistics(m).unwrap();
-    // The tensor cores round responsibilities to float16, by 2⁻¹² of themselves. Where a component has
-    // a few samples, hardly anything of that averages.
+    // The tensor cores round responsibilities by 2⁻¹² of themselves, which hardly averages over a few samples.
     let few = samples.n_samples() < 100 * m.n_components();
     let on_tensor_cores = e.describe().kernel.contains("mma");
     let statistics = if few && on_tensor_cores { statistics.max(5e-4) } else { statistics };
@@ -105,7 +102,7 @@ fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, 
     assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
 }
 
-/// Of [`check`], for a backend. In float32 the statistics are those of the tensor cores, whose
+/// Returns a backend's tolerances for [`check`]. In float32 the tensor cores compute the statistics, and their
 /// roundings hardly average in a component of a hundred samples.
 fn tolerances(backend: &Backend) -> (f64, f64) {
     (backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)), backend.tolerance(1e-10, 1e-4))
@@ -141,7 +138,7 @@ fn every_shape_and_share_agrees(t: CovarianceType, weighted: bool) {
     }
 }
 
-/// Columns far from the origin, and components many of their standard deviations from each other.
+/// Columns far from the origin, and components many of their standard deviations apart.
 fn narrow_and_far_components_agree() {
     for (i, (n, d, k)) in [(30_000, 13, 8), (20_000, 5, 20), (2000, 40, 6)].into_iter().enumerate() {
         let mut x = normal(60 + i as u64, n, d, 0.0);
@@ -156,8 +153,7 @@ fn narrow_and_far_components_agree() {
             for backend in CUDA_BACKENDS {
                 let samples = samples(backend, &x, None);
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
-                // In float32, deviations are differences of numbers of some hundreds of standard
-                // deviations: 2⁻²⁴ of these.
+                // In float32 deviations are differences of numbers of some hundreds of deviations: 2⁻²⁴ of these.
                 let (unit, statistics) = (backend.tolerance(1e-12, 4e-4), backend.tolerance(1e-9, 1e-4));
                 check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
             }
@@ -183,8 +179,7 @@ fn far_samples_and_dead_components() {
                 let mut e = (backend.load)(samples.clone());
                 let (unit, statistics) = tolerances(backend);
                 let what = format!("{}, {t} D={d}", backend.name);
-                // The far samples take a part in the scatter of 10⁶ variances, with a rounding of
-                // their own.
+                // The far samples contribute 10⁶ variances to the scatter, with their own rounding.
                 check(&what, e.as_mut(), &samples, &m, 4.0 * unit, 10.0 * statistics);
                 assert_eq!(e.statistics(&m).unwrap().counts()[0], 0.0, "{what}");
                 assert!(e.predict(&m).unwrap().iter().all(|label| *label != 0), "{what}");
@@ -272,8 +267,7 @@ fn every_kernel_agrees_or_says_why_not() {
             }
             match e.statistics(&m) {
                 Ok(got) => {
-                    // Responsibilities are rounded to float16 there, of which hardly anything averages in
-                    // a component of thirty samples.
+                    // Responsibilities are rounded to float16 there, which hardly averages over thirty samples.
                     let allowed = match e.describe().kernel.contains("mma") {
                         true if n < 1000 * k => 5e-4,
                         true => 1e-4,
@@ -289,7 +283,7 @@ fn every_kernel_agrees_or_says_why_not() {
     }
 }
 
-/// Both sides of one evaluator, which has a layout of the samples for each.
+/// Both sides of one evaluator, with a layout of the samples for each.
 fn all_covariance_types_take_turns() {
     let x = with_holes(9, normal(92, 500, 4, 0.0), 0.3);
     let samples = Samples::with_missing(x.view()).unwrap();

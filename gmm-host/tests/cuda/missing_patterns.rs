@@ -1,8 +1,7 @@
 //! Samples with missing values under covariances with matrices, on a real device.
 //!
-//! Tolerances: 10⁻¹⁰ of the sums' size in float64, where both sides add the same terms in another
-//! order; 2·10⁻⁵ in float32, whose samples are rounded to 2⁻²⁴ of their size and whose exponents
-//! collect some tens of roundings. A row left out or counted twice is 10⁻³ or more.
+//! Tolerances: 10⁻¹⁰ of the sums' size in float64, for another order of addition; 2·10⁻⁵ in float32, for samples
+//! rounded to 2⁻²⁴ and exponents with some tens of roundings. A row left out or counted twice is 10⁻³ or more.
 use crate::common::{assert_all_close, assert_close, assert_statistics_close, mixture, normal};
 use crate::gpu_harness::Test;
 use gmm_host::{
@@ -30,7 +29,6 @@ pub fn tests() -> Vec<Test> {
 
 const TYPES: [CovarianceType; 2] = [CovarianceType::Full, CovarianceType::Tied];
 
-/// Makes a share of the values missing, at random and independently.
 fn with_holes(seed: u64, mut x: Array2<f64>, share: f64) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     x.map_inplace(|v| *v = if rng.random::<f64>() < share { f64::NAN } else { *v });
@@ -79,7 +77,6 @@ impl Data {
     }
 }
 
-/// Compares every operation.
 fn check(data: &Data, m: &Mixture, truth: &mut dyn Evaluator, what: &str) {
     let (n, tolerance) = (data.x.nrows(), data.tolerance());
     let size = data.x.iter().filter(|v| !v.is_nan()).fold(1.0, |max: f64, v| max.max(v.abs()));
@@ -99,7 +96,7 @@ fn check(data: &Data, m: &Mixture, truth: &mut dyn Evaluator, what: &str) {
     assert_statistics_close(&got, &statistics, tolerance, size * size * n as f64);
     let labels = truth.predict(m).unwrap();
     let same = e.predict(m).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
-    // Rounding may decide between components that are equally probable.
+    // Rounding may decide between equally probable components.
     assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
     let r = truth.predict_proba(m).unwrap();
     assert_all_close(&format!("{what}: probabilities"), e.predict_proba(m).unwrap(), r, 10.0 * tolerance, 1.0);
@@ -154,7 +151,7 @@ fn many_rows_agree_with_the_cpu() {
     }
 }
 
-/// As many patterns as rows, and more of them than are on the device at once.
+/// As many patterns as rows, more than are on the device at once.
 fn a_pattern_for_each_row() {
     let (n, d, k) = (12_000, 40, 4);
     let data = Data::new(with_holes(21, normal(21, n, d, 0.0), 0.4), true, false);
@@ -186,7 +183,7 @@ fn rows_and_columns_without_values() {
             x.row_mut(row).fill(f64::NAN);
         }
         x.column_mut(2).fill(f64::NAN);
-        // Far from the origin, in units of which a float32 has a few digits left.
+        // Far from the origin, where a float32 has a few digits of the unit left.
         x.column_mut(0).mapv_inplace(|v| (64.0 * v).round() / 64.0 + 1e5);
         let data = Data::new(x, float32, false);
         let m = mixture(32, covariance_type, 3, 4, 0.0);
@@ -230,7 +227,7 @@ fn mixtures_of_other_k_take_turns() {
     }
 }
 
-/// A pattern of one sample beside that of all others, which are complete.
+/// One sample has its own pattern; all others are complete.
 fn one_missing_value_makes_two_patterns() {
     let mut x = normal(61, 5000, 13, 0.0);
     x.row_mut(0)[3] = f64::NAN;

@@ -1,5 +1,4 @@
-//! Samples divided over several devices, on a real machine: the GPU and the CPU, and all GPUs where
-//! there is more than one. The float64 reference is the truth.
+//! Samples divided over devices of a real machine, the GPU and the CPU or all GPUs, against the float64 reference.
 use crate::common::{assert_close, blobs, mixture, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
@@ -14,7 +13,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// The names of several devices that this machine has.
+/// Returns the names of this machine's combinations of devices.
 fn several() -> Vec<String> {
     let gpus = cuda_devices().unwrap().len();
     let mut names = vec!["cuda:0,cpu".to_string()];
@@ -70,15 +69,14 @@ fn fits_and_bits_repeat() {
         let fits = [0, 1].map(|_| params.fit(loaded(&name, samples()).as_mut()).unwrap());
         assert_eq!(fits[0].mixture, fits[1].mixture, "{name}: the same bits on every run");
         let one = params.fit(load(Device::Cuda(0), samples(), &LoadOptions::new()).unwrap().as_mut()).unwrap();
-        // Another start may find the same components in another order; they are 10 apart.
+        // Another start may find the components in another order; they are 10 apart.
         let [several, one] = [&fits[0], &one].map(|fit| fit.mixture.sorted(&Order::Mean(0)).unwrap());
         let off = (&several.means() - &one.means()).mapv(f64::abs);
         assert!(off.iter().all(|d| *d < 1e-3), "{name}: {off}");
     }
 }
 
-/// Long evaluations, for which `auto` tries all GPUs where there are several; whether it stays
-/// there is what it measures.
+/// With long evaluations `auto` tries all GPUs if there are several; it stays there if they are measured to be faster.
 fn auto_agrees_on_however_many() {
     let x = blobs(94, 1_000_000, 16).mapv(|v| v as f32);
     let m = mixture(95, CovarianceType::Full, 32, 16, 0.0);

@@ -1,5 +1,5 @@
-//! The CUDA backend beyond its fast kernels, on a real device: float64, sample weights, every
-//! covariance type, any K and D, fits. The reference is the truth, and scikit-learn's fits.
+//! The CUDA backend beyond its fast kernels, on a real device: float64, sample weights, every covariance type, any K
+//! and D, fits. The truth is the reference, and scikit-learn's fits.
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
@@ -48,27 +48,24 @@ fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator
     CudaEvaluator::new(samples, 0, &CudaOptions::default().with_memory_limit(memory_limit)).unwrap()
 }
 
-/// Whole, and in chunks of 512 samples or a few more.
+/// Returns the backend with all samples resident, and in chunks of 512 samples or a few more.
 fn cuda() -> Vec<Subject> {
     let subject = |name: &str, limit: Option<usize>| Subject {
         name: name.into(),
         load: Box::new(move |samples| Box::new(evaluator(samples, limit))),
-        // Sums of float64 numbers over parts and slices, in another order.
+        // Float64 sums over parts and slices, in another order.
         float64: 1e-10,
-        // Different kernels, which round differently: 10⁻³ of a sample where clusters are 10⁴ of
-        // their widths apart.
+        // Different kernels round differently: 10⁻³ of a sample if clusters are 10⁴ of their widths apart.
         totals: (1e-12, 1e-5),
     };
     vec![subject("cuda", None), subject("cuda in chunks", Some(2 * 8 * 512 * 72))]
 }
 
-/// Samples with weights of very different size, some of them zero.
 fn weights(n: usize) -> Array1<f64> {
     Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 0.01 + (i % 11) as f64 })
 }
 
-/// Bound of a total's error, given the samples' log-likelihoods: in float32 some units of 2⁻²⁴ of
-/// each of a few roundings a feature, of numbers of the size of the exponent.
+/// Bounds a total's error, from the samples' scores: a few roundings a feature of numbers of the exponent's size.
 fn bound(backend: &Backend, scores: &Array1<f64>, weights: Option<&Array1<f64>>, d: usize) -> f64 {
     let unit = backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
     scores.iter().enumerate().map(|(i, v)| unit * v.abs().max(1.0) * weights.map_or(1.0, |w| w[i])).sum::<f64>()
@@ -143,7 +140,7 @@ fn scores_labels_and_responsibilities_agree() {
     }
 }
 
-/// One E-step each, where a matrix alone is larger than what a block can hold of it.
+/// One E-step each, with a matrix larger than a block can hold.
 fn large_k_and_d() {
     for (n, d, k, t) in [
         (3000, 16, 1500, CovarianceType::Diag),
@@ -158,12 +155,10 @@ fn large_k_and_d() {
     }
 }
 
-/// The E-step on the tensor cores, at sizes that fit no tile, on random and on real data, and far
-/// from the origin.
+/// The E-step on the tensor cores, at sizes that fit no tile, on random and on real data, and far from the origin.
 ///
-/// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, so that the mean over N samples
-/// moves by 2⁻¹²/√N of a deviation; that of a few samples may move by 2⁻¹². With thousands the
-/// errors are those of the exponents, [`estep::FLOAT32`].
+/// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, which moves the mean over N samples by 2⁻¹²/√N of a
+/// deviation, up to 2⁻¹² for a few samples. With thousands the errors are those of the exponents, [`estep::FLOAT32`].
 fn tensor_cores_agree() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
     agree_on_tensor_cores(
@@ -174,7 +169,7 @@ fn tensor_cores_agree() {
     );
 }
 
-/// As [`tensor_cores_agree`], for the kernels of matrices that multiply with features.
+/// As [`tensor_cores_agree`], for the kernels that multiply matrices with features.
 fn whitened_agrees() {
     let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (700, 129, 33), (1500, 70, 7)];
     agree_on_tensor_cores(
@@ -185,9 +180,9 @@ fn whitened_agrees() {
     );
 }
 
-/// Of so many samples that slices add to sums of their own, and that they go through in several pieces:
-/// all kernels that give an E-step, against float64 on the same device. A sum that is left out or counted
-/// twice is a part of the whole; 10⁻³ of it, in norm, is above what any of them rounds.
+/// All kernels of E-steps, against float64 on the same device, with so many samples that slices add to separate sums
+/// and samples are divided into several pieces. A sum left out or counted twice changes the whole by far more than 10⁻³
+/// in norm, which is above every kernel's rounding.
 fn long_esteps_agree() {
     const KERNELS: [&str; 9] = [
         "fused",
@@ -200,7 +195,7 @@ fn long_esteps_agree() {
         "weighted_sums",
         "general",
     ];
-    // Counts, and sums of the samples and of their products: components of few samples count little.
+    // Counts, and sums of the samples and of their products, in which components of few samples count little.
     let sums = |statistics: &Statistics| {
         let counts = statistics.counts();
         let first = statistics.means().indexed_iter().map(|((c, _), mean)| counts[c] * mean).collect();
@@ -233,8 +228,7 @@ fn long_esteps_agree() {
     }
 }
 
-/// Whether warpgroups multiply on this device. Where they do not, a kernel that needs it is
-/// refused.
+/// Returns whether the device multiplies by warpgroups. If not, checks that the kernel is refused.
 fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
     let here = warpgroups();
     if !here {
@@ -246,8 +240,8 @@ fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
     here
 }
 
-/// As [`tensor_cores_agree`], for the kernels of warpgroups for matrices: one and two units of few
-/// features, each width, several groups of triangles, several chunks of responsibilities.
+/// As [`tensor_cores_agree`], for the warpgroup kernels of matrices: one and two units of few features, each width,
+/// several groups of triangles, several chunks of responsibilities.
 fn whitened_wgmma_agrees() {
     if !has_warpgroups("whitened_wgmma", CovarianceType::Full) {
         return;
@@ -258,7 +252,7 @@ fn whitened_wgmma_agrees() {
     agree_on_tensor_cores("whitened_wgmma", &types, &small, &large);
 }
 
-/// As [`tensor_cores_agree`], for the kernels of warpgroups.
+/// As [`tensor_cores_agree`], for the warpgroup kernels.
 fn warpgroups_agree() {
     if !has_warpgroups("products_wgmma", CovarianceType::Diag) {
         return;
@@ -280,7 +274,7 @@ fn fused_mma_agree() {
         (700, 17, 16),
         (300, 25, 7),
         (900, 32, 33),
-        // Several warps share samples: of different features, of different components, of both.
+        // Several warps share samples: with different features, different components, or both.
         (100, 33, 3),
         (700, 70, 12),
         (301, 100, 30),
@@ -310,8 +304,8 @@ fn fused_mma_agree() {
     agree_on_tensor_cores("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
 }
 
-/// As [`tensor_cores_agree`], for each instance of the kernels with expanded exponents: few components
-/// and many, alone and in teams with different products, with different components, and with both.
+/// As [`tensor_cores_agree`], for each instance of the kernels with expanded exponents: few components and many, alone
+/// and in teams with different products, different components, or both.
 fn expanded_mma_agree() {
     let small = [
         (1, 1, 1),
@@ -377,8 +371,7 @@ fn agree_on_tensor_cores(
     for &(n, d, k) in large {
         for &t in types {
             for offset in [0.0, 1e4] {
-                // In float64, so that data far from the origin is exact; it is centred before it is
-                // rounded.
+                // In float64, so that data far from the origin are exact; they are centred before rounding.
                 let x = normal(n as u64, n, d, offset);
                 let m = mixture(7, t, k, d, offset);
                 let samples = Samples::from_f64(x.view()).unwrap();
@@ -394,8 +387,7 @@ fn agree_on_tensor_cores(
     }
 }
 
-/// Components that are narrow and far from the centre of the data are refused by name, and left to
-/// other kernels otherwise.
+/// Narrow components far from the data's centre are refused by a requested kernel, and left to other kernels otherwise.
 fn tensor_cores_refuse_what_would_lose_digits() {
     let (n, d, k) = (2000, 3, 2);
     let mut x = normal(50, n, d, 0.0);
@@ -411,8 +403,7 @@ fn tensor_cores_refuse_what_would_lose_digits() {
     }
 }
 
-/// More samples than a part has, and more parts than one launch: the sums over the parts are exact
-/// enough.
+/// With more samples than a part takes, and more parts than one launch takes, sums over the parts are exact enough.
 fn many_parts() {
     let n = 3_000_017;
     let x = blobs(42, n, 4);
@@ -421,9 +412,8 @@ fn many_parts() {
     for t in CovarianceType::ALL {
         let m = mixture(43, t, 3, 4, 5.0);
         let m = gmm_host::Mixture::new(m.weights().to_owned(), means.clone(), m.covariances().clone()).unwrap();
-        // In float32 moments around the data's centre, of which components are up to 7 deviations
-        // away. Counts are sums of eleven different weights, whose roundings do not differ from
-        // sample to sample: they are up to 4·10⁻⁷ off, times 49 in the scatter.
+        // In float32 moments around the data's centre, up to 7 deviations from the components. Counts sum eleven
+        // weights, whose roundings are common to many samples: up to 4·10⁻⁷ off, times 49 in the scatter.
         estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 3e-5);
     }
 }
@@ -450,8 +440,7 @@ fn chunks_equal_the_whole() {
                 let (a, b) = (chunked.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap());
                 assert_close(&what, a, b, tolerance, 1.0);
                 assert_eq!(a.to_bits(), chunked.log_likelihood(&m).unwrap().to_bits(), "{what}");
-                // In float32 chunks of another size may have another kernel: some roundings of
-                // 6·10⁻⁸ apart.
+                // In float32 chunks of another size may get another kernel: some roundings of 6·10⁻⁸ apart.
                 let score = backend.tolerance(0.0, 3e-6);
                 for (a, b) in chunked.score_samples(&m).unwrap().iter().zip(&whole.score_samples(&m).unwrap()) {
                     assert!((a - b).abs() <= score * b.abs().max(1.0), "{what}: {a} and {b}");
@@ -469,8 +458,7 @@ fn chunks_equal_the_whole() {
     }
 }
 
-/// 10⁶ standard deviations away, and the near samples beside them: right to a few tens of
-/// roundings, relative.
+/// Samples 10⁶ standard deviations away, and near ones beside them, are right to a few tens of roundings, relative.
 fn far_samples_are_finite() {
     let mut x = normal(46, 3001, 5, 0.0);
     for row in [0, 9, 20, 21, 3000] {
@@ -519,8 +507,7 @@ fn fits_agree_with_scikit_learn() {
     }
 }
 
-/// Twenty iterations from one start, float64, weighted: 10⁻¹⁰, relative to the largest entry of
-/// each array.
+/// Twenty iterations from one start, float64, weighted: 10⁻¹⁰, relative to the largest entry of each array.
 fn fits_agree_with_the_cpu() {
     let x = blobs(51, 20_000, 5);
     let w = weights(20_000);
@@ -545,8 +532,7 @@ fn fits_agree_with_the_cpu() {
     }
 }
 
-/// By the clock, at the size of the talk. A start may also take up to a millisecond, where ten
-/// iterations take about half of one.
+/// By the clock, at the talk's size. A start may take a millisecond if ten iterations take about half of one.
 fn a_start_costs_less_than_ten_iterations() {
     let (n, d, k) = (1_000_000, 13, 8);
     let x = blobs(53, n, d).mapv(|v| v as f32);

@@ -1,9 +1,7 @@
-//! Each family of the CUDA kernels in every form, over few samples and in few launches: for
-//! compute-sanitizer's racecheck, under which a launch takes hundreds of times as long. Results are
-//! compared with the float64 reference.
+//! Each family of CUDA kernels in every form, over few samples in few launches, for compute-sanitizer's racecheck,
+//! which makes a launch hundreds of times slower. Results are compared with the float64 reference.
 //!
-//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32. `evaluator` and `shapes` test how exact
-//! results are; here a race would give numbers that are far off.
+//! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32; a race would give numbers that are far off.
 use crate::common::{mixture, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
@@ -40,8 +38,7 @@ fn assert_near(what: &str, got: f64, truth: f64, tolerance: f64) {
     assert!((got - truth).abs() <= tolerance * truth.abs().max(1.0), "{what}: {got} for {truth}");
 }
 
-/// Kernels with one block for each multiprocessor, so that each thread goes through its loop
-/// several times.
+/// Kernels with one block for each multiprocessor, so that each thread repeats its loop.
 fn totals() {
     use CovarianceType::{Diag, Full, Tied};
     for (n, d, k, covariance_type, kernel) in [
@@ -80,7 +77,6 @@ fn batches_and_scores() {
     }
 }
 
-/// A mixture near another one.
 fn beside(m: &Mixture, i: u64) -> Mixture {
     let means = m.means().mapv(|v| v + 1e-3 * i as f64);
     let covariances = match m.covariances() {
@@ -90,8 +86,7 @@ fn beside(m: &Mixture, i: u64) -> Mixture {
     Mixture::new(m.weights().to_owned(), means, covariances).unwrap()
 }
 
-/// Several parts of the sets, and blocks that go through several rounds, with far samples; each
-/// number of steps.
+/// Several parts of the sets, and blocks with several rounds and far samples; each number of steps.
 fn batches_on_the_tensor_cores() {
     for (n, d, k, sets) in
         [(70_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3), (1, 1, 1, 2), (70, 20, 5, 1)]
@@ -112,8 +107,7 @@ fn batches_on_the_tensor_cores() {
     }
 }
 
-/// `fused` for small K and D, and `tiled` with `weighted_sums` for others; around the data's centre
-/// and around the components'.
+/// `fused` for small K and D, `tiled` with `weighted_sums` for others; around the data's and the components' centres.
 fn e_steps() {
     for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
         let (x, wide) = data(n, d);
@@ -129,7 +123,7 @@ fn e_steps() {
     }
 }
 
-/// The E-step on the tensor cores, which is chosen for many samples only.
+/// The E-step on the tensor cores, which is chosen only for many samples.
 fn e_steps_on_tensor_cores() {
     let check = |kernel: &str, sizes: &[(usize, usize, usize)], types: &[CovarianceType]| {
         for &(n, d, k) in sizes {
@@ -153,8 +147,7 @@ fn e_steps_on_tensor_cores() {
             &with_matrices,
         );
     }
-    // With one block for each multiprocessor of few warps, so that each warp goes through its loop
-    // several times.
+    // One block of few warps for each multiprocessor, so that each warp repeats its loop.
     let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
     check("fused_mma:64x1:0", &sizes, &[CovarianceType::Diag]);
     check("fused_mma:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
@@ -164,7 +157,7 @@ fn e_steps_on_tensor_cores() {
     check("fused_mma:256x1:0", &[(600, 13, 16)], &[CovarianceType::Full]);
     let sizes = [(600, 3, 5), (20_001, 4, 40), (700, 8, 16), (515, 8, 60), (600, 13, 16), (600, 13, 40)];
     check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
-    // Warps with different products, and with different components besides.
+    // Warps with different products, and also with different components.
     let sizes = [(700, 16, 7), (3000, 16, 20), (300, 16, 40), (600, 28, 10)];
     check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
 }
@@ -227,8 +220,7 @@ fn metropolis_steps() {
         let target = MetropolisTarget { n_components: k, n_features: d, spherical: false, prior };
         let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
-        // The start has no density (NaN), so that every step is rejected and all proposals are the
-        // same.
+        // The start has no density (NaN), so every step is rejected and all proposals are the same.
         assert!(
             evaluator(&x, Some(kernel)).sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap()
         );

@@ -24,7 +24,7 @@ fn fits_agree() {
                 let expected = params.fit(&mut reference(seen.view()) as &mut dyn gmm_host::Evaluator).unwrap();
                 let mut evaluator = backend.evaluator(x.view(), None);
                 let found = params.fit(evaluator.as_mut()).unwrap();
-                // Thirty iterations may enlarge what rounding of float32 leaves.
+                // Thirty iterations may amplify float32's rounding.
                 let tolerance = backend.tolerance(1e-9, 2e-3);
                 let (a, b) = (&found.mixture, &expected.mixture);
                 assert_all_close(&what, a.weights(), b.weights(), tolerance, 1.0);

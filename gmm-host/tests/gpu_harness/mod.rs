@@ -1,5 +1,4 @@
-//! Runs tests that need a GPU: where there is none they are reported as ignored, never as passed;
-//! with `GMM_REQUIRE_CUDA=1`, as on the GPU machine, they fail instead.
+//! Runs tests that need a GPU. Without one they are ignored, never passed; with `GMM_REQUIRE_CUDA=1` they fail.
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -8,7 +7,7 @@ use std::sync::LazyLock;
 #[allow(dead_code)]
 pub type Test = (&'static str, fn());
 
-/// Why no GPU can be used, where none can.
+/// The reason that no GPU can be used, if none can.
 static ABSENT: LazyLock<Option<String>> =
     LazyLock::new(|| gmm_host::cuda_devices().err().map(|error| error.to_string()));
 
@@ -28,7 +27,7 @@ fn trial<F: FnOnce() + Send + 'static>(suite: &str, (name, body): (&str, F), ign
     Trial::test(format!("{suite}::{name}"), run).with_ignored_flag(ignored)
 }
 
-/// The tests of a suite: their names begin with its name, as those of a module do.
+/// Returns the tests of a suite, whose names begin with the suite's name.
 pub fn suite<F: FnOnce() + Send + 'static>(
     name: &str,
     tests: impl IntoIterator<Item = (&'static str, F)>,
@@ -36,8 +35,7 @@ pub fn suite<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(name, test, false)).collect()
 }
 
-/// Tests by the clock: they are ignored unless `--ignored` or `--include-ignored` asks for them, on
-/// a machine that does nothing else.
+/// Returns tests by the clock, for an idle machine: ignored without `--ignored` or `--include-ignored`.
 #[allow(dead_code)]
 pub fn timed<F: FnOnce() + Send + 'static>(
     suite: &str,
@@ -46,12 +44,10 @@ pub fn timed<F: FnOnce() + Send + 'static>(
     tests.into_iter().map(|test| trial(suite, test, true)).collect()
 }
 
-/// Tests at a time: most of a test is the float64 reference on one core of the host. More would ask
-/// for more of the device's memory than it has.
+/// Tests at a time: each mostly waits for the float64 reference on one core. More would exceed the device's memory.
 const AT_A_TIME: usize = 8;
 
-/// Runs the tests with the arguments and the report of `cargo test`; those by the clock one at a
-/// time.
+/// Runs the tests with the arguments and the report of `cargo test`, tests by the clock one at a time.
 pub fn run(suites: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     kernels_of_another_compiler();
     let mut arguments = Arguments::from_args();
@@ -64,14 +60,13 @@ pub fn run(suites: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     libtest_mimic::run(&arguments, suites.into_iter().flatten().collect()).exit_code()
 }
 
-/// Whether the device has the products of warpgroups.
+/// Returns whether the device multiplies by warpgroups.
 #[allow(dead_code)]
 pub fn warpgroups() -> bool {
     gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0)
 }
 
-/// `GMM_TEST_KERNELS` names an archive of PTX that is tested instead of the committed one:
-/// docs/rust-cuda.md.
+/// Replaces the committed PTX by the archive that `GMM_TEST_KERNELS` names: docs/rust-cuda.md.
 fn kernels_of_another_compiler() {
     if let Some(file) = std::env::var_os("GMM_TEST_KERNELS") {
         let archive = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

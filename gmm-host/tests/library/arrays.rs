@@ -14,8 +14,7 @@ fn fit(data: impl DataSource) -> Fit {
     params().fit(data).unwrap()
 }
 
-/// However the same numbers are given, the fit has the bits of one with a resident evaluator:
-/// owned, shared, borrowed arrays and views in any memory order, float32 and float64, samples.
+/// Owned, shared and borrowed arrays, views in any order, float32, float64 and samples give a resident evaluator's fit.
 #[test]
 fn all_kinds_of_arrays_fit_as_the_evaluator() {
     let x = blobs(1, 300, 2);
@@ -51,7 +50,7 @@ fn all_kinds_of_arrays_fit_as_the_evaluator() {
     assert_eq!(fit(weighted).mixture, expected.mixture);
 }
 
-/// On every device that needs no GPU, a mixture's methods give the bits of the device's evaluator.
+/// On every device but GPUs, a mixture's methods give the bits of the device's evaluator.
 #[test]
 fn a_mixture_evaluates_arrays_on_any_device() {
     let x = blobs(2, 500, 3);
@@ -105,7 +104,7 @@ fn threads_are_an_option() {
     assert!(text.contains("1 thread,") && text.contains("portable"), "{text}");
 }
 
-/// All results of an evaluator for some mixtures, as text with every digit.
+/// Returns all results of an evaluator for some mixtures, as text with every digit.
 fn results(e: &mut dyn Evaluator, mixtures: &[Mixture]) -> String {
     let mut text = format!("{:?}", e.log_likelihood_batch(mixtures).unwrap());
     for m in mixtures {
@@ -116,9 +115,8 @@ fn results(e: &mut dyn Evaluator, mixtures: &[Mixture]) -> String {
     text
 }
 
-/// Four threads that share the samples of one evaluator, at the same time, give the bits of that
-/// evaluator: in float32, in float64, and where one of the mixtures needs float64 for float32
-/// samples.
+/// Four threads that share one evaluator's samples at the same time give its bits: in float32, in float64, and if one
+/// of the mixtures needs float64 for float32 samples.
 #[test]
 fn four_threads_evaluate_the_same_samples() {
     let x = blobs(5, 20_000, 3);
@@ -158,8 +156,7 @@ fn four_threads_evaluate_the_same_samples() {
     }
 }
 
-/// Samples that take more than the memory that is allowed are evaluated in chunks, with the bits of
-/// chunks that the caller makes; `auto` is the CPU then.
+/// Samples beyond the allowed memory are evaluated in chunks, with the bits of the caller's; `auto` is then the CPU.
 #[test]
 fn memory_that_is_allowed_decides_on_chunks() {
     let x = blobs(8, 300, 2);
@@ -188,7 +185,7 @@ fn memory_that_is_allowed_decides_on_chunks() {
     assert!(!whole.describe().device.contains("chunks"));
 }
 
-/// Data that is read again in each pass cannot be shared; the error says what to do.
+/// Data read again in each pass cannot be shared; the error says what to do.
 #[test]
 fn chunks_are_not_shared() {
     let x = blobs(7, 50, 2);

@@ -17,7 +17,7 @@ fn densities(m: &Mixture, x: &Array2<f64>) -> Array1<f64> {
     reference(x.view()).score_samples(m).unwrap()
 }
 
-/// The trapezoidal rule, which for densities that vanish at the ends has no error but for rounding.
+/// Integrates by the trapezoidal rule, which only rounds for densities that vanish at the ends.
 fn integral(f: impl Fn(f64, f64) -> f64, p: &Mixture, q: &Mixture) -> f64 {
     let (n, least, step) = (20_001, -50.0, 0.005);
     let x = Array2::from_shape_fn((n, 1), |(i, _)| least + step * i as f64);
@@ -25,7 +25,7 @@ fn integral(f: impl Fn(f64, f64) -> f64, p: &Mixture, q: &Mixture) -> f64 {
 }
 
 fn within(estimate: Estimate, truth: f64) {
-    // Of a seed that is not one of the worst in 15,000.
+    // The seed is not one of the worst in 15,000.
     let apart = (estimate.value - truth).abs();
     assert!(apart < 4.0 * estimate.standard_error, "{estimate:?} against {truth}");
 }
@@ -45,7 +45,7 @@ fn closed_forms_of_two_normal_distributions() {
     for same in [p.cauchy_schwarz(&p).unwrap(), p.l2_distance(&p).unwrap(), p.wasserstein(&p).unwrap()[[0, 0]]] {
         assert_eq!(same, 0.0);
     }
-    // So far apart that the product of the densities is below all numbers.
+    // So far apart that the product of the densities underflows.
     close("Cauchy-Schwarz", p.cauchy_schwarz(&one(1e4, 1.0)).unwrap() * 1e-7, 2.5);
     let (product, log_integral) = p.product(&one(1e4, 1.0)).unwrap();
     close("mean", product.means()[[0, 0]] * 1e-4, 0.5);
@@ -107,13 +107,13 @@ fn distances_of_components_are_those_of_matrix_roots() {
                     (s.determinant() * t.determinant()).powf(0.25) / mean.determinant().sqrt() * (-exponent).exp();
                 assert_close("affinity", h[[i, j]], affinity, 1e-12, 1.0);
             }
-            // A component is at no distance from itself, to the rounding of the factors.
+            // A component is at distance zero from itself, up to the rounding of the factors.
             assert!(p.wasserstein(&p).unwrap().diag().iter().all(|v| *v < 1e-14));
         }
     }
 }
 
-/// Of equal weights, the best plan is a permutation, or there is one as good.
+/// With equal weights a permutation is a best plan.
 #[test]
 fn transport_is_that_of_the_best_permutation() {
     let permutations = |n: usize| {
@@ -138,13 +138,13 @@ fn transport_is_that_of_the_best_permutation() {
         let least = permutations(6).into_iter().map(cost).fold(f64::INFINITY, f64::min);
         assert_close("distance", found.distance, least.sqrt(), 1e-13, 1.0);
     }
-    // Of other weights the plan has these as its sums; a mixture is at no distance from itself.
+    // With other weights they are the plan's sums; a mixture is at distance zero from itself.
     let (p, q) = (mixture(3, CovarianceType::Full, 5, 2, 0.0), mixture(4, CovarianceType::Diag, 8, 2, 0.0));
     let found = p.transport(&q).unwrap();
     assert!(found.plan.iter().all(|v| *v >= 0.0));
     assert_all_close("rows", found.plan.sum_axis(Axis(1)).to_vec(), p.weights().to_vec(), 1e-14, 1.0);
     assert_all_close("columns", found.plan.sum_axis(Axis(0)).to_vec(), q.weights().to_vec(), 1e-14, 1.0);
-    // No plan is worse than that of independent choices, and none is shorter than the way of the means.
+    // The plan is better than independent choices, and not shorter than the distance of the means.
     let (mean_p, mean_q) = (p.weights().dot(&p.means()), q.weights().dot(&q.means()));
     let independent = p.weights().dot(&p.wasserstein(&q).unwrap().mapv(|v| v * v)).dot(&q.weights()).sqrt();
     assert!(found.distance < independent && found.distance > (mean_p - mean_q).mapv(|v| v * v).sum().sqrt());
@@ -208,7 +208,7 @@ fn products_and_sums_have_the_densities_of_their_definitions() {
 fn reductions_keep_the_moments_and_the_bound() {
     for covariance_type in CovarianceType::ALL {
         let m = mixture(11, covariance_type, 12, 3, 0.0);
-        // The mean, and what the type holds of the covariance.
+        // The mean, and the covariance as far as the type holds it.
         let moments = |m: &Mixture| {
             let mean = m.weights().dot(&m.means());
             let mut total = Array2::<f64>::zeros((3, 3));
@@ -251,8 +251,7 @@ fn reductions_keep_the_moments_and_the_bound() {
     }
 }
 
-/// Runnalls' bound of a pair, by the reduction of the two alone; with tied covariances they widen
-/// all components in proportion to their weight.
+/// Returns Runnalls' bound of a pair, by reducing these two alone; tied covariances widen by weight.
 fn two(m: &Mixture, a: usize, b: usize) -> f64 {
     let (w, rows) = (m.weights(), [a, b]);
     let total = w[a] + w[b];
@@ -282,7 +281,7 @@ fn two(m: &Mixture, a: usize, b: usize) -> f64 {
 fn what_does_not_fit_together_is_refused() {
     let (p, q) = (mixture(1, CovarianceType::Full, 2, 3, 0.0), mixture(1, CovarianceType::Full, 2, 2, 0.0));
     let text = |error: gmm_host::Error| error.to_string();
-    assert!(text(p.cauchy_schwarz(&q).unwrap_err()).contains("the other mixture is [2, 2] where [2, 3]"));
+    assert!(text(p.cauchy_schwarz(&q).unwrap_err()).contains("the other mixture is [2, 2]; expected [2, 3]"));
     assert!(p.product(&q).is_err() && p.wasserstein(&q).is_err() && p.l2_distance(&q).is_err());
     assert!(text(p.kl_divergence(&p, 1, 0).unwrap_err()).contains("at least two"));
     assert!(text(p.reduce(0).unwrap_err()).contains("from 1"));
@@ -295,7 +294,7 @@ fn what_does_not_fit_together_is_refused() {
     }
 }
 
-/// The tables of all pairs of 2·10⁵ components take 300 GB and more.
+/// Tables of all pairs of 2·10⁵ components would take 300 GB and more.
 #[test]
 fn too_many_pairs_of_components_are_an_error() {
     let k = 200_000;
@@ -346,11 +345,11 @@ fn an_interrupt_ends_what_takes_long() {
     for (i, error) in results.into_iter().enumerate() {
         assert!(matches!(error, Some(Error::Interrupted)), "{i}: {error:?}");
     }
-    // It ends with what it was raised for.
+    // The flag falls when the interrupted call ends.
     assert!(m.sample(10, 0).is_ok());
 }
 
-/// Evaluates without a look at the flag, as a GPU does, and raises it where it is the second to evaluate.
+/// Ignores the flag, as a GPU does, and raises it as the second to evaluate.
 struct Deaf {
     inner: ReferenceEvaluator,
     interrupt: Interrupt,
@@ -387,7 +386,7 @@ impl Evaluator for Deaf {
     }
 }
 
-/// Between two chunks, and in the threads of shards, of which the first is evaluated by the calling one.
+/// An interrupt acts between two chunks, and in the threads of shards, the first of which is the calling thread.
 #[test]
 fn an_interrupt_ends_chunks_and_shards() {
     let m = mixture(1, CovarianceType::Full, 3, 2, 0.0);
@@ -412,7 +411,7 @@ fn an_interrupt_ends_chunks_and_shards() {
                 data = Box::new(ShardedEvaluator::new(vec![first, data]).unwrap());
             }
             let error = interrupt.install(|| compute(data.as_mut()));
-            // Without a look nothing ends, or all five chunks are evaluated.
+            // Otherwise all five chunks would be evaluated.
             assert_eq!(number.load(Ordering::SeqCst), 2, "{sharded}, {i}: {error:?}");
             assert!(matches!(error, Some(Error::Interrupted)), "{sharded}, {i}: {error:?}");
         }

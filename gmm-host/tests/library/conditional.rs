@@ -33,8 +33,7 @@ fn closed_forms_in_two_dimensions() {
     assert_eq!(swapped.covariances(), &Covariances::Full(array![[[5.0, -1.0], [-1.0, 0.5]], [[0.5, 1.0], [1.0, 5.0]]]));
 }
 
-/// log p(a) + log p(b | a) = log p(a, b), near the origin, far from it, and with values far from
-/// all means, where every density is too small for a number.
+/// log p(a) + log p(b | a) = log p(a, b) near the origin, far from it, and where every density underflows.
 #[test]
 fn marginal_and_conditional_make_the_joint_density() {
     for covariance_type in CovarianceType::ALL {
@@ -63,13 +62,12 @@ fn the_mean_of_a_conditional_mixture_is_what_imputation_fills_in() {
         let filled = m.impute(&Samples::with_missing(x.view()).unwrap()).unwrap();
         let given = m.condition(&[(3, -0.5), (1, 1.5)]).unwrap();
         let mean = given.weights().dot(&given.means());
-        // The same arithmetic but for the sum of the responsibilities.
+        // The same arithmetic except for the sum of the responsibilities.
         assert_all_close("mean", mean, [filled[[0, 0]], filled[[0, 2]]], 1e-14, 1.0);
     }
 }
 
-/// A conditional covariance of features that are nearly collinear is small beside the covariances
-/// of which it is the difference.
+/// The conditional covariance of nearly collinear features is small beside the covariances whose difference it is.
 #[test]
 fn nothing_cancels_in_the_covariance() {
     let e = 1e-10;
@@ -86,14 +84,13 @@ fn weights_too_small_for_numbers_are_kept() {
     let m = Mixture::new(array![0.5, 0.5], array![[0.0, 0.0], [100.0, 1.0]], Covariances::Spherical(array![1.0, 1.0]));
     let given = m.unwrap().condition(&[(0, 0.0)]).unwrap();
     assert_eq!(given.weights()[0], 1.0);
-    // The component at 1 has the weight exp(−5000): at y it counts as the other one where
-    // −y²/2 = −5000 − (y − 1)²/2.
+    // The component at 1 has the weight exp(−5000); both count the same at y if −y²/2 = −5000 − (y − 1)²/2.
     let y: f64 = 5000.5 + 100.0;
     let log_p = -0.5 * (y - 1.0).powi(2) - 5000.0 - 0.5 * std::f64::consts::TAU.ln();
     assert_close("log density", score(&given, &array![y]), log_p, 1e-12, 0.0);
 }
 
-/// The squares of such values are no numbers, and the widest component is the nearest.
+/// The squares of such values overflow, and the widest component is the nearest.
 #[test]
 fn a_value_that_no_component_reaches_leaves_the_nearest() {
     let covariances = Covariances::Diag(array![[1.0, 1.0], [4.0, 1.0]]);
@@ -113,7 +110,7 @@ fn unusable_features_and_values_are_refused() {
     assert!(text(m.condition(&[(2, 0.0), (2, 0.0)])).contains("feature 2 (counted from 0) is named twice"));
     assert!(text(m.condition(&[(1, f64::NAN)])).contains("NaN for feature 1"));
     assert!(text(m.condition(&[(0, 0.0), (1, 0.0), (2, 0.0)])).contains("all 3 features"));
-    // Nothing given, nothing changed but for rounding.
+    // Without given values nothing changes but rounding.
     let same = m.condition(&[]).unwrap();
     assert_all_close("covariances", same.covariances().iter(), m.covariances().iter(), 1e-13, 1.0);
     let x: Array2<f64> = normal(1, 1, 3, 0.0);

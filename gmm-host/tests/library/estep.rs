@@ -1,11 +1,10 @@
-//! The E-step of the CPU backend: every covariance type, element type and instruction set against
-//! the reference.
+//! The CPU backend's E-step, for every covariance type, element type and instruction set, against the reference.
 use crate::common::estep::{self, FLOAT32, Subject, assert_statistics_agree, both, check};
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
 use ndarray::{Array1, Array2, Array3, Axis, array};
 
-/// The CPU with every instruction set. Tolerances are for summation in another order.
+/// Returns the CPU with every instruction set. Tolerances are for another order of summation.
 fn cpu() -> Vec<Subject> {
     let subject = |kernel: &'static str| Subject {
         name: kernel.into(),
@@ -69,8 +68,7 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
 
 #[test]
 fn sums_over_many_samples_stay_exact() {
-    // A sum that stays in float32 for too long is off by far more than 10⁻⁶ of a standard
-    // deviation.
+    // A sum that stays in float32 too long is off by far more than 10⁻⁶ of a standard deviation.
     let n = if cfg!(debug_assertions) { 20_000 } else { 400_000 };
     let x = blobs(50, n, 5);
     let means = Array2::from_shape_fn((3, 5), |(c, _)| 5.0 * c as f64);
@@ -87,9 +85,8 @@ fn sums_over_many_samples_stay_exact() {
 
 #[test]
 fn components_near_to_the_centre_of_the_data_and_far_from_it() {
-    // Up to eight deviations the CPU takes moments around the centre of the data, beyond around the
-    // means. The sums of 4096 samples, which stay in float32, lose up to 10⁻⁷ of the sum of
-    // squares, which here is 50 times the scatter at most.
+    // Up to eight deviations the CPU takes moments around the data's centre, beyond around the means. Sums of 4096
+    // samples in float32 lose up to 10⁻⁷ of the sum of squares, here at most 50 times the scatter.
     for (deviations, n) in [(0.0, 63), (3.0, 4096), (7.0, 4096), (12.0, 4096), (7.0, 1)] {
         for (k, d) in [(1, 1), (2, 3), (3, 5), (4, 4), (7, 6), (9, 13)] {
             let x = Array2::from_shape_fn((n, d), |(i, j)| {
@@ -109,9 +106,9 @@ fn components_near_to_the_centre_of_the_data_and_far_from_it() {
 
 #[test]
 fn the_narrow_direction_of_features_that_are_nearly_the_same() {
-    // The variance of their difference is 10⁻² of theirs. Sums in float32, of 4096 samples at most,
-    // have errors of 10⁻⁷ of what they add up: around the means the variance is right to 10⁻⁵.
-    // Around the centre of the data, five deviations away, it was off by 2·10⁻⁴.
+    // Their difference has 10⁻² of their variance. float32 sums of up to 4096 samples have errors of 10⁻⁷ of their
+    // terms: the variance is right to 10⁻⁵ around the means; around the data's centre, five deviations away, it was
+    // 2·10⁻⁴ off.
     let n = 8192;
     let noise = |i: usize, factor: f64| (i as f64 * factor).sin() * std::f64::consts::SQRT_2;
     let x = Array2::from_shape_fn((n, 2), |(i, j)| {
@@ -139,8 +136,7 @@ fn the_narrow_direction_of_features_that_are_nearly_the_same() {
 
 #[test]
 fn a_narrow_component_of_wide_data() {
-    // One value is so far away that in the units of the whole range the squares of the others
-    // underflow in float32.
+    // One value is so far away that, in units of the whole range, the squares of the others underflow in float32.
     let mut x = Array2::from_shape_fn((400, 2), |(i, j)| ((i * (7 + j)) as f32 * 0.37).sin());
     x[[17, 0]] = 3e25;
     x[[18, 1]] = -2e25;

@@ -20,7 +20,7 @@ fn is_finite(m: &Mixture) -> bool {
     m.means().iter().chain(m.weights().iter()).copied().chain(m.covariances().iter()).all(f64::is_finite)
 }
 
-/// Counts the E-steps and the passes for scores that a fit makes.
+/// Counts a fit's E-steps and its passes for scores.
 struct Counting<E>(E, usize, usize);
 
 impl<E: Evaluator> Evaluator for Counting<E> {
@@ -50,11 +50,9 @@ impl<E: Evaluator> Evaluator for Counting<E> {
 fn every_start_finds_separate_blobs() {
     let x = blobs(1, 300, 2);
     for t in CovarianceType::ALL {
-        // Random responsibilities put all components on one spot, from where most fits never get
-        // far.
+        // Random responsibilities put all components on one spot, which most fits hardly leave.
         for init in InitParams::ALL.into_iter().filter(|i| *i != InitParams::Random) {
-            // Starts other than k-means may meet a poor local optimum: the best of five is asked
-            // for.
+            // Starts other than k-means may reach a poor local optimum, so the best of five counts.
             let p = params(3, t).init_params(init).n_init(5).max_iter(500);
             let fit = fit(p, &mut reference(x.view()));
             let mut centres: Vec<f64> = fit.mixture.means().column(0).to_vec();
@@ -66,30 +64,27 @@ fn every_start_finds_separate_blobs() {
     }
 }
 
-/// Thirty samples beside three points of four equal ones: if there are more components than
-/// clusters, some collapse onto points and lines.
+/// Thirty samples beside three points of four equal ones: surplus components collapse onto points and lines.
 fn collapsing(seed: u64, d: usize) -> Array2<f64> {
     let x = normal(seed, 33, d, 0.0);
     Array2::from_shape_fn((42, d), |(i, j)| x[[if i < 30 { i } else { 30 + (i - 30) / 4 }, j]])
 }
 
-/// Twelve points of four equal ones. With almost as many components, the covariance that these
-/// share collapses.
+/// Twelve points of four equal ones. With almost as many components, their shared covariance collapses.
 fn few_points(seed: u64, d: usize) -> Array2<f64> {
     let x = normal(seed, 12, d, 0.0);
     Array2::from_shape_fn((48, d), |(i, j)| x[[i / 4, j]])
 }
 
-/// 1 − r² of two features with this covariance.
+/// Returns 1 − r² of two features with this covariance.
 fn one_minus_square_correlation(sigma: ArrayView2<'_, f64>) -> f64 {
     assert_eq!(sigma.dim(), (2, 2));
     let (a, b, c) = (sigma[[0, 0]], sigma[[0, 1]], sigma[[1, 1]]);
     (a * c - b * b) / (a * c)
 }
 
-/// Without `reg_covar`, covariances collapse. Whatever the type of covariances and samples, also
-/// where values are missing, the bound never falls, and what a fit returns is positive definite
-/// beyond rounding.
+/// Without `reg_covar` covariances collapse. For all covariance types and samples, also with missing values, the bound
+/// never falls and fits are positive definite beyond rounding.
 #[test]
 fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness() {
     let (mut n_retained, mut n_fits) = (0, 0);
@@ -115,7 +110,7 @@ fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness(
                 };
                 let mut evaluator = CpuEvaluator::new(samples.unwrap()).unwrap();
                 let p = params(k, t).reg_covar(0.0).random_state(seed).max_iter(300);
-                // Where all covariances collapse, the samples are degenerate.
+                // If all covariances collapse, the samples are degenerate.
                 let fit = match p.check().unwrap().fit(&mut evaluator) {
                     Ok(fit) => fit,
                     Err(Error::NotPositiveDefinite { .. } | Error::BadComponent { .. }) => continue,
@@ -124,13 +119,12 @@ fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness(
                 n_fits += 1;
                 n_retained += usize::from(!fit.retained.is_empty());
                 for (i, pair) in fit.lower_bounds.windows(2).enumerate() {
-                    // What rounding may take from a covariance that is nearly singular; 3e-12 is
-                    // the largest that is met.
+                    // Rounding may take this much from a nearly singular covariance; the largest loss seen is 3e-12.
                     assert!(pair[0] - pair[1] <= 1e-11, "{what}: falls in iteration {i} by {:e}", pair[0] - pair[1]);
                 }
                 let m = &fit.mixture;
                 assert!(Mixture::new(m.weights().to_owned(), m.means().to_owned(), m.covariances().clone()).is_ok());
-                // The limit is 16·D·ε = 7.1e-15, which rounding of this formula moves by some ε.
+                // The limit is 16·D·ε = 7.1e-15, which this formula's rounding moves by some ε.
                 let sound = |m| one_minus_square_correlation(m) > 6e-15;
                 match m.covariances() {
                     Covariances::Full(v) if d == 2 => assert!(v.outer_iter().all(sound), "{what}: {v}"),
@@ -140,7 +134,7 @@ fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness(
             }
         }
     }
-    // Of 1,200 fits: the test is about those in which something collapses.
+    // Of 1,200 fits, those in which something collapses are under test.
     assert!(n_fits > 900 && n_retained > 300, "{n_fits} fits, of which {n_retained} retained a covariance");
 }
 
@@ -149,8 +143,7 @@ fn the_lower_bound_never_falls() {
     let x = normal(2, 400, 3, 0.0);
     for t in CovarianceType::ALL {
         for init in InitParams::ALL {
-            // With reg_covar the M-step is not quite the maximum; without, only rounding may lower
-            // the bound.
+            // With reg_covar the M-step is not quite the maximum; without it, only rounding may lower the bound.
             let p = params(4, t).init_params(init).tol(0.0).reg_covar(0.0).max_iter(40).random_state(5);
             let fit = fit(p, &mut reference(x.view()));
             assert_eq!(fit.n_iter(), 40);
@@ -197,8 +190,7 @@ fn runs_differ_and_the_best_is_returned() {
     assert_eq!(fit.lower_bound(), bounds[fit.run]);
 }
 
-/// What counts in a start are its passes over all samples; see `MAX_LLOYD` in `init.rs`. There are
-/// more samples than the subset has on which k-means begins.
+/// A start costs its passes over all samples (`MAX_LLOYD` in `init.rs`), here more samples than k-means' first subset.
 #[test]
 fn a_start_takes_few_passes_over_all_samples() {
     let x = normal(5, 6000, 2, 0.0);
@@ -244,7 +236,7 @@ fn a_warm_start_goes_on_bit_for_bit() {
     let second = fit(p.clone().max_iter(7).warm_start(&first), &mut reference(x.view()));
     assert_eq!(second.mixture, whole.mixture);
     assert_eq!([first.lower_bounds, second.lower_bounds].concat(), whole.lower_bounds);
-    // A fit that has converged is recognised as converged at once.
+    // A converged fit is recognised at once.
     let done = fit(p.clone().tol(1e-3), &mut reference(x.view()));
     let again = fit(p.tol(1e-3).warm_start(&done), &mut reference(x.view()));
     assert!(done.converged && again.converged);
@@ -256,7 +248,7 @@ fn an_interrupted_fit_goes_on_bit_for_bit() {
     let x = normal(30, 200, 2, 0.0);
     let p = params(4, CovarianceType::Full).n_init(3).init_params(InitParams::RandomFromData).tol(1e-4).max_iter(30);
     let whole = fit(p.clone(), &mut reference(x.view()));
-    // Interrupted in each run: at its first iteration and later.
+    // Interrupted in each run, at its first iteration and later.
     for (run, iteration) in [(0, 1), (0, 7), (1, 1), (1, 12), (2, 3)] {
         let mut last = None;
         let model = p.clone().check().unwrap();
@@ -274,7 +266,7 @@ fn an_interrupted_fit_goes_on_bit_for_bit() {
         assert_eq!((&resumed.mixture, &resumed.lower_bounds), (&whole.mixture, &whole.lower_bounds));
         assert_eq!((resumed.run, resumed.converged, resumed.stopped), (whole.run, whole.converged, false));
     }
-    // A fit that has ended is not continued, unless more iterations are allowed.
+    // A finished fit goes on only if more iterations are allowed.
     let p = p.n_init(1);
     let done = fit(p.clone(), &mut reference(x.view()));
     let again = fit(p.clone().resume(done.clone(), None), &mut reference(x.view()));
@@ -346,7 +338,7 @@ fn integer_weights_fit_as_repeated_rows() {
     }
 }
 
-/// The samples in chunks of 40, 1, 80 and the rest.
+/// Returns the samples in chunks of 40, 1, 80 and the rest.
 fn chunked<'a>(x: &'a Array2<f64>, w: &'a Array1<f64>) -> ChunkedEvaluator<'a> {
     let cuts = [0, 40, 41, 121, x.nrows()];
     let sizes = cuts.windows(2).map(|c| c[1] - c[0]).collect();
@@ -382,7 +374,7 @@ fn chunks_fit_as_the_whole() {
     assert_eq!(rows.x, x.select(Axis(0), &order));
     assert_eq!(rows.weights, w.select(Axis(0), &order));
     assert!(matches!(parts.rows(&[200]), Err(Error::NoSuchRow { row: 200, n_samples: 200 })));
-    // A loader that gives other chunks than announced.
+    // A loader whose chunks are not those announced.
     let mut wrong = ChunkedEvaluator::new(3, vec![5], |_| Ok(Box::new(reference(x.view())))).unwrap();
     let m = mixture(16, CovarianceType::Diag, 3, 3, 5.0);
     assert!(matches!(wrong.statistics(&m), Err(Error::ShapeMismatch { .. })));
@@ -402,8 +394,7 @@ fn stepwise_em_approaches_the_fit() {
     assert_eq!(em.steps(), 20);
     let mut e = reference(x.view());
     let (a, b) = (em.mixture().score(&mut e).unwrap(), whole.score(&mut e).unwrap());
-    // The last chunks weigh as much as about 1/η₁₉ = 8 of 20: excess
-    // loss ≈ p/2 · 1/(8·300) = 17/2/2400 = 0.0035.
+    // The last chunks weigh about 1/η₁₉ = 8 of 20: excess loss ≈ p/2 · 1/(8·300) = 17/2/2400 = 0.0035.
     assert!(a > b - 0.01, "{a} against {b}");
     // One chunk of everything is one step of EM.
     let first = mixture(18, CovarianceType::Diag, 3, 2, 5.0);
@@ -438,7 +429,7 @@ fn the_number_of_blobs_is_found() {
             let merged = merge_down(&mut e, &model, 1, criterion, go).unwrap();
             let ks: Vec<usize> = merged.table.iter().map(|row| row.n_components).collect();
             assert_eq!(ks, [8, 7, 6, 5, 4, 3, 2, 1]);
-            // With tied covariances three components cannot describe three widths.
+            // Three components with tied covariances cannot describe three widths.
             let expected = if t == CovarianceType::Tied { 3..=6 } else { 3..=3 };
             assert!(expected.contains(&merged.fit.mixture.n_components()), "{t}: {:?}", merged.table);
         }
@@ -454,7 +445,7 @@ fn the_number_of_blobs_is_found() {
     assert_eq!((both.best, both.fit.mixture.covariance_type()), (3, CovarianceType::Spherical));
     let both = down(CovarianceType::Spherical).then(down(CovarianceType::Full));
     assert_eq!((both.best, both.fit.mixture.covariance_type()), (1, CovarianceType::Spherical));
-    // A callback that breaks ends the search with what there is.
+    // A callback that breaks ends the search with the results so far.
     let mut n = 0;
     let stopped = select(&mut e, &p, &[1, 2, 3], &[CovarianceType::Diag], Criterion::Aic, &mut |_| {
         n += 1;
@@ -489,12 +480,12 @@ fn more_components_than_samples_are_left_out_of_a_selection() {
     assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 2, 1, 2], &[8, 9][..]));
     assert_eq!(chosen.then(search(&[10, 1], None).unwrap()).left_out, [8, 9, 10]);
     assert!(search(&[1, 2], None).unwrap().left_out.is_empty());
-    // Samples without weight do not count.
+    // Samples of weight zero do not count.
     let mut weights = Array1::ones(7);
     weights.slice_mut(ndarray::s![2..]).fill(0.0);
     let chosen = search(&[1, 3], Some(weights)).unwrap();
     assert_eq!((rows(&chosen), &chosen.left_out[..]), (vec![1, 1], &[3][..]));
-    // The error is that of the least.
+    // The error is that of the least K.
     assert!(matches!(search(&[9, 8], None), Err(Error::TooFewSamples { n_samples: 7, n_components: 8 })));
 }
 
@@ -506,7 +497,7 @@ fn samples_have_the_mixtures_moments() {
         let (x, labels) = m.sample(n, 42).unwrap();
         assert_eq!((x.clone(), labels.clone()), m.sample(n, 42).unwrap());
         assert_ne!(x, m.sample(n, 43).unwrap().0);
-        // In parts the same.
+        // Drawing in parts gives the same samples.
         let mut sampler = m.sampler(42).unwrap();
         for (start, end) in [(0, 1), (1, 1), (1, 1000)] {
             let (part, part_labels) = sampler.draw(end - start).unwrap();
@@ -515,8 +506,7 @@ fn samples_have_the_mixtures_moments() {
         for c in 0..3 {
             let rows: Vec<usize> = (0..n).filter(|&i| labels[i] == c).collect();
             let part = x.select(Axis(0), &rows);
-            // Five standard errors: of a share, √(0.25/n); of a mean or covariance with variances
-            // below 3, 3·√(2/5000).
+            // Five standard errors: √(0.25/n) of a share; 3·√(2/5000) of a mean or covariance with variances below 3.
             assert_close("share", rows.len() as f64 / n as f64, m.weights()[c], 0.018, 1.0);
             let mean = part.mean_axis(Axis(0)).unwrap();
             let centred = &part - &mean;
@@ -565,8 +555,7 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
                 let found = fit(p.clone(), &mut reference(x.view()));
                 assert!(is_finite(&found.mixture), "{t} {init} {name}");
                 assert!(found.mixture.score(&mut reference(x.view())).unwrap().is_finite());
-                // With `reg_covar` zero the likelihood may be unbounded (an error), or the model is
-                // finite.
+                // With `reg_covar` zero the likelihood is unbounded (an error) or the model is finite.
                 match p.reg_covar(0.0).check().unwrap().fit(&mut reference(x.view())) {
                     Ok(found) => assert!(is_finite(&found.mixture), "{t} {init} {name}"),
                     Err(e) => {
@@ -575,8 +564,8 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
                     }
                 }
             }
-            // These two have no usable covariance in any component: certainly an error (a spherical
-            // variance is the mean over the columns, so one constant column leaves it positive).
+            // No component has a usable covariance, so this is always an error. (A spherical variance is the mean over
+            // the columns: one constant column leaves it positive.)
             for x in [&equal, &constant] {
                 if t != CovarianceType::Spherical || x.ncols() == 2 {
                     let p = params(2, t).init_params(init).reg_covar(0.0).check().unwrap();
@@ -592,7 +581,7 @@ fn degenerate_data_end_in_a_finite_model_or_a_clear_error() {
         let e = params(6, t).check().unwrap().fit(&mut reference(x.view())).unwrap_err();
         assert!(matches!(e, Error::TooFewSamples { n_samples: 5, n_components: 6 }), "{e}");
     }
-    // Enough samples, but not enough of them have weight.
+    // Enough samples, but too few with weight.
     let w = array![1.0, 0.0, 2.0, 0.0, 0.0];
     let e = params(3, CovarianceType::Diag).check().unwrap().fit(&mut weighted(x.view(), w.view())).unwrap_err();
     assert!(matches!(e, Error::TooFewWeightedSamples { n_samples: 2, n_components: 3 }), "{e}");
@@ -604,7 +593,7 @@ fn far_and_wide_data_are_fitted_as_near_ones() {
     let x = blobs(24, 150, 2);
     let p = params(3, CovarianceType::Full).reg_covar(0.0).tol(0.0).max_iter(10);
     let near = fit(p.clone(), &mut reference(x.view())).mixture;
-    // Powers of two, so that moving and scaling the data are exact to 10⁻¹¹ of its spread.
+    // Powers of two move and scale the data exactly to 10⁻¹¹ of their spread.
     let (shift, scale) = (2f64.powi(17), 2f64.powi(-30));
     for (shift, scale) in [(shift, 1.0), (0.0, scale), (0.0, 1.0 / scale)] {
         let moved = x.mapv(|v| v * scale + shift);
@@ -615,12 +604,11 @@ fn far_and_wide_data_are_fitted_as_near_ones() {
     }
 }
 
-/// Rows that a random subset overlooks: 1 of 20,000, or 9 distinct ones of which some are as rare,
-/// on every kind of evaluator.
+/// Rows that a random subset overlooks, 1 of 20,000 or 9 distinct ones, some as rare, are found by every evaluator.
 #[test]
 fn rare_rows_are_found_in_a_large_set() {
     let one = Array2::from_shape_fn((20_000, 2), |(i, _)| if i == 17_001 { 1.0 } else { 0.0 });
-    // Row i is of kind 0 to 8; those above 2 are one, two, four, … of 20,000.
+    // Row i is of kind 0 to 8; kinds above 2 have one, two, four, … of 20,000 rows.
     let kind = |i: usize| (3..9).find(|k| (1..=1 << (k - 3)).any(|j| i == j * 311 + k)).unwrap_or(i % 3);
     let few = Array2::from_shape_fn((20_000, 2), |(i, j)| ((kind(i) * (3 + 4 * j) + 5) % 11) as f64);
     for (x, k) in [(&one, 2), (&few, 9)] {
@@ -638,7 +626,7 @@ fn rare_rows_are_found_in_a_large_set() {
         for e in &mut evaluators {
             for seed in 0..4 {
                 let fit = fit(params(k, CovarianceType::Spherical).random_state(seed).max_iter(3), e.as_mut());
-                // Each component has the covariance `reg_covar`: all of its rows are equal.
+                // Each component has the covariance `reg_covar`, because its rows are equal.
                 let Covariances::Spherical(v) = fit.mixture.covariances() else { panic!() };
                 assert!(v.iter().all(|v| (v / 1e-6 - 1.0).abs() < 1e-3), "{} {seed}: {v}", e.describe().device);
             }
@@ -646,7 +634,7 @@ fn rare_rows_are_found_in_a_large_set() {
     }
 }
 
-/// Rows that count more than all others, by their weights.
+/// Rows whose weights exceed all others together are found.
 #[test]
 fn heavy_weights_are_found_in_a_large_set() {
     let x = Array2::from_shape_fn((20_000, 1), |(i, _)| if i == 3 { 7.0 } else { (i as f64).sin() * 1e-3 });
@@ -744,8 +732,7 @@ fn given_responsibilities_make_statistics() {
     ));
 }
 
-/// The runs that successive halving leaves, and how many iterations each makes, from the bounds of
-/// all runs to their end.
+/// Returns the run that successive halving leaves, and each run's iterations, from the bounds of whole runs.
 fn halved(bounds: &[Vec<f64>]) -> (usize, Vec<usize>) {
     let mut left: Vec<usize> = (0..bounds.len()).collect();
     let mut done = vec![0; bounds.len()];
@@ -784,34 +771,33 @@ fn halving_drops_the_runs_that_are_behind() {
         let fit = halving.fit_with(&mut e, &mut |i| {
             seen[i.run].push(i.lower_bound);
             assert_eq!(i.iteration, seen[i.run].len());
-            // The others have begun, or there are none.
+            // The other runs have begun, or there are none.
             let others = seen.iter().enumerate().filter(|(run, bounds)| *run != i.run && !bounds.is_empty());
             assert!(others.count() > 0 || i.best.is_none());
             ControlFlow::Continue(())
         });
         let (all, fit) = (all.unwrap(), fit.unwrap());
         assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), iterations);
-        // Each run has the bits that it has without halving, and so has the best.
+        // Each run, and so the best, has the bits of a fit without halving.
         seen.iter().zip(&whole).for_each(|(seen, whole)| assert_eq!(seen[..], whole[..seen.len()]));
         assert_eq!((fit.run, &fit.lower_bounds), (best, &whole[best]));
         assert_eq!(Some(&fit.mixture), mixtures[best].as_ref());
         assert!(fit.lower_bound() <= all.lower_bound());
         dropped += iterations.iter().zip(&whole).filter(|(n, whole)| **n < whole.len()).count();
-        // On any number of threads.
         let on = |n: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
             pool.install(|| halving.fit(&x).unwrap())
         };
         let (one, three) = (on(1), on(3));
         assert_eq!((one.run, &one.mixture, &one.lower_bounds), (three.run, &three.mixture, &three.lower_bounds));
-        // The first iteration of the second run ends it with the best so far, which is the first run.
+        // The first iteration of the second run ends it with the first run as the best so far.
         let stopped = halving.fit_with(&mut e, &mut |i| match i.run {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         });
         let stopped = stopped.unwrap();
         assert_eq!((stopped.stopped, stopped.run), (n_init > 1, 0));
-        // What a callback has seen does not suffice to go on.
+        // The callback's view is not enough to resume.
         let resumed = p.clone().halving(true).resume(fit, None).check();
         assert!(matches!(resumed, Err(Error::BadParameter { name: "halving", .. })));
     }
@@ -862,7 +848,7 @@ fn growing_is_never_worse_than_starts_alone() {
         assert_eq!(grown.table.iter().map(|row| row.n_components).collect::<Vec<_>>(), ascending);
         assert_eq!(grown.table[0], alone.table[0]);
         for (grown, alone) in grown.table.iter().zip(&alone.table) {
-            // The bound is that before the last step, which makes a difference of at most `tol`.
+            // The bound is that before the last step, which changes it by at most `tol`.
             let tol = 1e-6 * x.nrows() as f64;
             assert!(grown.log_likelihood >= alone.log_likelihood - tol, "{t}: {grown:?}, {alone:?}");
             better += usize::from(grown.log_likelihood > alone.log_likelihood + 1e-3 * x.nrows() as f64);
@@ -877,8 +863,7 @@ fn growing_is_never_worse_than_starts_alone() {
         assert_eq!((&one.table, &one.fit.mixture), (&three.table, &three.fit.mixture));
     }
     assert!(better >= 4, "{better}");
-    // Equal samples cannot be told apart by splits, missing values are as in any fit, and one feature
-    // has one axis.
+    // Splits cannot separate equal samples; missing values are as in any fit; one feature has one axis.
     for (x, missing) in [(Array2::zeros((20, 2)), false), (blobs(2, 60, 1), false), (blobs(2, 60, 2), true)] {
         let mut x = x;
         if missing {
@@ -898,7 +883,7 @@ fn growing_is_never_worse_than_starts_alone() {
     assert!(matches!(refused, Err(Error::BadParameter { name: "freeze", .. })));
 }
 
-/// What may be frozen of three components: parts of them, and weights that are equal.
+/// Returns ways to freeze three components: parts of them, and equal weights.
 fn parts() -> impl Iterator<Item = Freeze> {
     [
         "means=0,2",
@@ -955,8 +940,8 @@ fn equal_weights_hold_from_any_start() {
     }
 }
 
-/// Components around one mean, one of them with its own that stays: in each iteration the bound rises,
-/// and at the end no other shared mean is likelier, since Σₖ nₖ Σₖ⁻¹ (x̄ₖ − μ) is zero there.
+/// Components share a mean, and one keeps its own: the bound rises in each iteration, and at the end the shared mean is
+/// the likeliest, since Σₖ nₖ Σₖ⁻¹ (x̄ₖ − μ) is zero there.
 #[test]
 fn equal_means_are_the_likeliest() {
     let x = blobs(47, 400, 2);
@@ -967,7 +952,7 @@ fn equal_means_are_the_likeliest() {
         let found = fit(p, &mut data);
         let falls = found.lower_bounds.windows(2).filter(|pair| pair[1] < pair[0] - 1e-12).count();
         assert_eq!(falls, 0, "{t}: {:?}", found.lower_bounds);
-        // With one covariance and one mean those two are equal, and the start has them already.
+        // With one covariance and one mean both are equal, and the start has them already.
         let gain = if t == CovarianceType::Tied { 0.0 } else { 0.01 };
         assert!(found.lower_bound() > found.lower_bounds[0] + gain, "{t}: {:?}", found.lower_bounds);
         let mixture = &found.mixture;
@@ -985,7 +970,7 @@ fn equal_means_are_the_likeliest() {
         };
         let (both, one) = (score(0) + score(1), score(0));
         let largest = |v: &Array1<f64>| v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-        // EM has converged to what 300 iterations leave.
+        // 300 iterations of EM leave this much.
         assert!(largest(&both) < 1e-3 * largest(&one).max(1.0), "{t}: {both} {one}");
     }
 }

@@ -3,7 +3,7 @@ use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Predict, Samples};
 use ndarray::{Array1, Array2, array};
 
-/// The log-likelihood of parameters of which each is a variable of its own: of weights that need not sum to 1.
+/// Returns the log-likelihood with each parameter as a separate variable: weights need not sum to 1.
 fn total(data: &mut dyn Evaluator, weights: &Array1<f64>, means: &Array2<f64>, covariances: &Covariances) -> f64 {
     let sum = weights.sum();
     let mixture = Mixture::new(weights / sum, means.clone(), covariances.clone()).unwrap();
@@ -17,7 +17,7 @@ fn add(covariances: &Covariances, steps: &[(usize, f64)]) -> Covariances {
     Covariances::from_vec(covariances.covariance_type(), k, d, values).unwrap()
 }
 
-/// By central differences of the reference, of the reference's statistics and the CPU's.
+/// Compares with central differences of the reference, for the reference's statistics and the CPU's.
 #[test]
 fn it_is_that_of_finite_differences() {
     let x = normal(1, 50, 2, 0.5);
@@ -34,7 +34,7 @@ fn it_is_that_of_finite_differences() {
         assert_all_close("covariances", gradient.covariances.iter(), of_cpu.covariances.iter(), 1e-10, 1.0);
         let (weights, means, v) = (m.weights().to_owned(), m.means().to_owned(), m.covariances());
         let step = 1e-5;
-        // The error of such a difference is 10⁻¹⁰ times a third derivative, or the rounding of 10² over 10⁻⁵.
+        // The error of a difference is 10⁻¹⁰ times a third derivative, or the rounding of 10² over 10⁻⁵.
         let mut check = |what, found: f64, at: &mut dyn FnMut(f64, &mut dyn Evaluator) -> f64| {
             let slope = (at(step, &mut data) - at(-step, &mut data)) / (2.0 * step);
             assert_close(what, found, slope, 1e-6, 1.0);
@@ -65,8 +65,8 @@ fn it_is_that_of_finite_differences() {
     }
 }
 
-/// The narrow component explains nothing of the far row, whose density is a quarter of that of the component
-/// without weight. A log density is rounded there at more than ln 4.
+/// The narrow component explains nothing of the far row, whose density is a quarter of that of the component without
+/// weight. A log density there is rounded by more than ln 4.
 #[test]
 fn a_weight_of_zero_has_one_far_away_too() {
     let covariances = Covariances::Spherical(array![1.0, 0.25, 1.0]);

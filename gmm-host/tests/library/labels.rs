@@ -1,9 +1,9 @@
-//! Samples of which some may belong to some components only.
+//! Samples that may belong only to some components.
 use crate::common::*;
 use gmm_host::*;
 use ndarray::{Array1, Array2, ArrayView2, Axis, array, concatenate};
 
-/// Sets of components for the samples of three blobs: of each sort there are some in each blob.
+/// Returns sets of allowed components for the samples of three blobs, all sets in each blob.
 fn mask(n: usize) -> Array2<bool> {
     let sets = [[true, true, true], [false, true, false], [true, false, true], [true, false, false]];
     Array2::from_shape_fn((n, 3), |(i, c)| sets[(i / 3) % 4][c])
@@ -22,7 +22,7 @@ fn samples<'a>(x: &'a Array2<f64>, weights: &'a Option<Array1<f64>>) -> Samples<
     }
 }
 
-/// log πₖ N(xᵢ; μₖ, Σₖ) where k is allowed, else −∞ (N, K), from mixtures of one component.
+/// Returns log πₖ N(xᵢ; μₖ, Σₖ) for allowed k, else −∞ (N, K), from mixtures of one component.
 fn log_joint(x: ArrayView2<'_, f64>, mixture: &Mixture, mask: &Array2<bool>) -> Array2<f64> {
     let (k, d) = mixture.means().dim();
     let mut all = Array2::from_elem((x.nrows(), k), f64::NEG_INFINITY);
@@ -100,7 +100,7 @@ fn every_operation_is_that_of_the_allowed_components() {
     }
 }
 
-/// Two samples of each blob have labels, and decide which component is which; the bound rises.
+/// Two labelled samples of each blob decide which component is which; the bound rises.
 #[test]
 fn labels_name_the_components_from_any_start() {
     let x = blobs(6, 300, 2);
@@ -119,7 +119,7 @@ fn labels_name_the_components_from_any_start() {
             let (fit, found) = params.fit_predict(&mut data).unwrap();
             assert!(fit.lower_bounds.windows(2).all(|pair| pair[1] >= pair[0] - 1e-9), "{t} {init}");
             let right = found.iter().zip(&blob).filter(|(found, blob)| **found == numbers[**blob]).count();
-            // From random responsibilities a fit may end elsewhere; what is known stays.
+            // From random responsibilities a fit may end elsewhere, but known labels stay.
             if init != InitParams::Random {
                 assert_eq!(right, 300, "{t} {init}");
             }
@@ -128,7 +128,7 @@ fn labels_name_the_components_from_any_start() {
     }
 }
 
-/// A known component and two that are not; one sample in a thousand is known.
+/// One component is known, by one sample in a thousand, and two are not.
 #[test]
 fn a_rare_label_is_the_mean_of_its_component() {
     let x = blobs(7, 9000, 2);
@@ -140,7 +140,7 @@ fn a_rare_label_is_the_mean_of_its_component() {
     assert!((0..9000).all(|i| (found[i] == 2) == (blob[i] == 1)));
 }
 
-/// Sets without a known sample: one half of the blobs is for two components, the other for the third.
+/// Sets without a known sample: half of the blobs' samples are for two components, half for the third.
 #[test]
 fn sets_divide_the_components() {
     let x = blobs(8, 300, 2);
@@ -153,7 +153,7 @@ fn sets_divide_the_components() {
     assert_ne!(found[of(1)], found[of(2)]);
 }
 
-/// All labels are known: the mixture is that of the classes.
+/// With all labels known, the mixture is that of the classes.
 #[test]
 fn labels_of_all_samples_are_a_classifier() {
     let x = blobs(9, 90, 2);
@@ -184,8 +184,7 @@ fn variational_inference_and_missing_values_heed_labels() {
     assert!(fit.lower_bounds.windows(2).all(|pair| pair[1] >= pair[0] - 1e-9));
 }
 
-/// Samples are drawn by their distance to all centres, whatever their labels, so that the draw is that
-/// of one evaluator.
+/// Samples are drawn by distance to all centres, whatever their labels, as one evaluator draws them.
 #[test]
 fn draws_are_those_without_labels() {
     let x = concatenate![Axis(0), blobs(11, 200, 2), array![[1e3, 1e3]]];
@@ -219,7 +218,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(message(error).contains("labels"));
     let two = GaussianMixtureParams::new(2).fit(&x).unwrap().mixture;
     assert!(matches!(data.score_samples(&two), Err(Error::ShapeMismatch { .. })));
-    // The only component that samples may belong to has no weight.
+    // The samples' only allowed component has no weight.
     let variances = Covariances::Spherical(Array1::ones(3));
     let without = Mixture::new(array![0.5, 0.0, 0.5], Array2::zeros((3, 2)), variances).unwrap();
     assert!(matches!(data.log_likelihood(&without), Err(Error::UnreachableSample { row: 0 })));

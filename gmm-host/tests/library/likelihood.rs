@@ -1,4 +1,4 @@
-//! Log-likelihoods of every backend, against each other and against known properties.
+//! Log-likelihoods of every backend, against each other and known properties.
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, ReferenceEvaluator, Samples};
 use ndarray::{Array1, Array2, ArrayView2, Axis, array, s};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// A backend over samples, and whether it computes in float64 where the data is float64.
+/// A backend over samples, and whether it computes in float64 for float64 data.
 struct Backend {
     name: &'static str,
     make: for<'a> fn(Samples<'a>) -> gmm_host::Result<Box<dyn Evaluator + 'a>>,
@@ -22,10 +22,8 @@ const BACKENDS: &[Backend] = &[
     Backend { name: "cpu, 3 threads", make: |s| Ok(Box::new(CpuEvaluator::with_threads(s, 3)?)), float64: true },
 ];
 
-/// Types that every backend evaluates.
 const TYPES: [CovarianceType; 4] = CovarianceType::ALL;
 
-/// Data in both precisions, as the same numbers.
 struct Data {
     f64: Array2<f64>,
     f32: Array2<f32>,
@@ -42,8 +40,7 @@ impl Data {
         ReferenceEvaluator::new(Samples::from_f64(self.f64.view()).unwrap())
     }
 
-    /// Calls `check` with every backend over the float32 data and, where it promises float64, over
-    /// the float64 data; `true` says that it is float64.
+    /// Calls `check` with every backend over the float32 data and, if it promises float64, the float64 data (`true`).
     fn with_backends(&self, mut check: impl FnMut(&str, &mut dyn Evaluator, bool)) {
         for backend in BACKENDS {
             let samples = Samples::from_f32(self.f32.view()).unwrap();
@@ -58,11 +55,11 @@ impl Data {
     }
 }
 
-/// How far a total may be from the truth, from the scores of the samples.
+/// Returns the allowed error of a total, from the samples' scores.
 ///
-/// float64: 10⁻¹² of the sum of the absolute scores. float32: rounding of the parameters, which all
-/// samples share, 10⁻⁷; rounding of each sample's terms, which is independent from sample to
-/// sample: 10⁻⁶ of a score, growing with √N; 10⁻⁶ absolute where a score happens to be near zero.
+/// float64: 10⁻¹² of the sum of the absolute scores. float32: 10⁻⁷ for the rounding of parameters, which all samples
+/// share; 10⁻⁶ of a score for the rounding of each sample's terms, which is independent and grows with √N; 10⁻⁶
+/// absolute for a score near zero.
 fn tolerance(float64: bool, scores: &Array1<f64>) -> f64 {
     let (n, sum) = (scores.len() as f64, scores.iter().map(|v| v.abs()).sum::<f64>());
     if float64 { 1e-12 * (sum + n) } else { sum * (1e-7 + 1e-6 / n.sqrt()) + 1e-6 * n.sqrt() }
@@ -89,8 +86,7 @@ fn uniform(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || rng.random::<f64>())
 }
 
-/// The talk's validity tests: four draws of data, means, variances and weights, uniform in [0, 1),
-/// in all combinations, N=100, D=13, K=8.
+/// The talk's validity tests: four uniform draws of data, means, variances and weights in all combinations.
 #[test]
 fn random_parameters_in_all_combinations() {
     let (n, d, k) = (100, 13, 8);
@@ -124,8 +120,7 @@ fn fixed_case_of_the_talk() {
     let mixture = Mixture::new(Array1::from_elem(5, 0.2), means.to_owned(), variances).unwrap();
     for backend in BACKENDS {
         let total = (backend.make)(Samples::from_f64(x).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
-        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's
-        // tolerance.
+        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's tolerance.
         let allowed = if backend.float64 { 1e-8 } else { 1e-3 };
         assert!((total - EXPECTED).abs() < allowed, "{}: {total}", backend.name);
         let single = x.mapv(|v| v as f32);
@@ -218,8 +213,7 @@ fn a_component_of_weight_zero_contributes_nothing() {
 #[test]
 fn far_samples_keep_their_finite_log_likelihood() {
     let mut x = normal(8, 500, 13, 0.0);
-    // One to ten thousand standard deviations away, in one feature, in all, among near ones and
-    // next to each other.
+    // One to ten thousand standard deviations away, in one feature and in all, alone and next to each other.
     for (row, distance) in [(0, 1e3), (77, 1e4), (78, -1e3), (250, 30.0), (251, 40.0), (499, 2e3)] {
         x.row_mut(row).fill(distance);
     }
@@ -227,7 +221,7 @@ fn far_samples_keep_their_finite_log_likelihood() {
     let data = Data::new(&x);
     let m = mixture(9, CovarianceType::Diag, 8, 13, 0.0);
     assert_all_agree("far", &data, &m);
-    // With every sample far.
+    // All samples far.
     let data = Data::new(&normal(10, 100, 13, 1e3));
     assert_all_agree("all far", &data, &m);
     // Between two components that are far from each other.
@@ -247,8 +241,7 @@ fn weights_of_very_different_size() {
 
 #[test]
 fn data_far_from_the_origin_and_in_extreme_units() {
-    // Offset 10⁴ standard deviations: float32 holds three digits of a deviation, and all of them
-    // count.
+    // Offset 10⁴ standard deviations: float32 holds three digits of a deviation, and all of them count.
     for (scale, offset) in [(1.0, 1e4), (1e-15, 0.0), (1e15, -3e18), (1e-3, 10.0)] {
         let data = Data::new(&normal(12, 1000, 5, 0.0).mapv(|v| v * scale + offset));
         let unit = mixture(13, CovarianceType::Diag, 4, 5, 0.0);
@@ -260,8 +253,7 @@ fn data_far_from_the_origin_and_in_extreme_units() {
         let scores = data.reference().score_samples(&m).unwrap();
         data.with_backends(|name, e, float64| {
             let got = e.log_likelihood(&m).unwrap();
-            // The truth has the offset in its data and its means: in float64 10⁴ costs it four of
-            // sixteen digits.
+            // The truth has the offset in its data and means: in float64, 10⁴ costs four of sixteen digits.
             let allowed = tolerance(float64, &scores) + if float64 { 1e-9 * total.abs() } else { 0.0 };
             assert!((got - total).abs() <= allowed, "{name}, {scale}, {offset}: {got} against {total}");
         });
@@ -282,7 +274,7 @@ fn extreme_columns() {
     assert_all_agree("columns", &Data::new(&x), &Mixture::new(array![0.25, 0.75], means, variances).unwrap());
 }
 
-/// Samples of a mixture with seeded randomness, and a mixture near a fit to them.
+/// Returns seeded samples of a mixture, and a mixture near a fit to them.
 fn near_a_fit(n: usize, d: usize, k: usize) -> (Data, Mixture) {
     let m = mixture(20, CovarianceType::Diag, k, d, 0.0);
     let Covariances::Diag(variances) = m.covariances() else { unreachable!() };
@@ -298,11 +290,10 @@ fn near_a_fit(n: usize, d: usize, k: usize) -> (Data, Mixture) {
     (Data::new(&x), m)
 }
 
-/// The accuracy that Markov chain Monte Carlo needs: of totals and of differences of totals.
+/// The accuracy that Markov chain Monte Carlo needs, of totals and of their differences.
 #[test]
 fn a_million_samples() {
-    // Without optimisation the reference is slow, so that there are fewer samples; the bounds are
-    // those for 10⁶.
+    // Fewer samples without optimisation, where the reference is slow; the bounds are those for 10⁶.
     let n = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let (mut data, m) = near_a_fit(n, 13, 8);
     let mut rng = ChaCha8Rng::seed_from_u64(22);
@@ -330,8 +321,7 @@ fn a_million_samples() {
             let (error, step) = (totals[0] - truth, (totals[1] - totals[0]) - (truth_near - truth));
             println!("{name}, offset {offset}: total off by {error:e}, difference off by {step:e}");
             let (total, difference) = if float64 { (1e-12 * truth.abs(), 1e-5) } else { (0.05, 0.02) };
-            // In float64 both the truth and the backend have rounded offset means: relative to the
-            // deviation, 10⁻¹².
+            // In float64 the truth and the backend have rounded offset means: 10⁻¹² relative to the deviation.
             let total = total + if float64 && offset != 0.0 { 1e-5 } else { 0.0 };
             assert!(error.abs() <= total, "{name}, offset {offset}: {} against {truth}", totals[0]);
             assert!(step.abs() <= difference, "{name}, offset {offset}: difference off by {step}");
@@ -348,7 +338,6 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
         for _ in 0..3 {
             assert_eq!(e.log_likelihood(&m).unwrap().to_bits(), first.to_bits(), "{name}");
         }
-        // In a batch, too.
         let alone = e.log_likelihood(&other).unwrap();
         let batch = e.log_likelihood_batch(&[other.clone(), m.clone(), other.clone()]).unwrap();
         assert_eq!(batch, [alone, first, alone], "{name}");
@@ -416,7 +405,7 @@ fn rows_come_back() {
         let back = e.rows(&rows).unwrap();
         let expected = data.f64.select(Axis(0), &rows);
         for (a, b) in back.x.iter().zip(&expected) {
-            // The deviation from the centre is rounded: of about three, in float32.
+            // The deviation from the centre, about three, is rounded to float32.
             let allowed = if float64 { 1e-14 } else { 4e-7 };
             assert!((a - b).abs() <= allowed, "{name}: {a} against {b}");
         }
@@ -439,8 +428,7 @@ fn what_cannot_be_evaluated_is_an_error() {
         let means = array![[0.0, 0.0, 0.0], [0.0, far, 0.0]];
         Mixture::new(array![0.5, 0.5], means, Covariances::Spherical(array![1.0, 1.0])).unwrap()
     };
-    // The square of 10³⁰ standard deviations is not a float32, but a float64; that of 10²⁰⁰ is
-    // neither, and the component has no share.
+    // The square of 10³⁰ deviations fits a float64 only; that of 10²⁰⁰ fits neither, and the component has no share.
     let samples = Samples::from_f32(data.f32.view()).unwrap();
     let mut cpu = CpuEvaluator::new(samples.clone()).unwrap();
     for far in [1e30, 1e200] {
@@ -462,7 +450,6 @@ fn assert_all_agree_f64(data: &Data, m: &Mixture) {
     });
 }
 
-/// Sizes, covariance type and seed of a random problem.
 fn problem() -> impl Strategy<Value = (usize, usize, usize, usize, u64)> {
     (1usize..300, 1usize..20, 1usize..12, 0..TYPES.len(), any::<u64>())
 }
@@ -542,7 +529,7 @@ proptest! {
     }
 }
 
-/// Up to 16 samples are evaluated without a layout of large matrices, and give what they give among many.
+/// Up to 16 samples are evaluated without a layout of large matrices, with the results that they have among many.
 #[test]
 fn few_samples_under_large_matrices_are_as_in_the_reference() {
     let (k, d) = (20, 60);
@@ -567,7 +554,7 @@ fn few_samples_under_large_matrices_are_as_in_the_reference() {
             assert_all_close("shares", shares, exact.predict_proba(&m).unwrap(), 1e-11, 1.0);
             assert_eq!(cpu.predict(&m).unwrap(), exact.predict(&m).unwrap());
         }
-        // The squares of one of them overflow: the nearest component has it.
+        // One sample's squares overflow: the nearest component gets it.
         let mut x = normal(1, 2, d, 0.0);
         x.row_mut(1).fill(1e200);
         let mut cpu = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();

@@ -13,12 +13,11 @@ fn params() -> GaussianMixtureParams {
     GaussianMixtureParams::new(3).device(Device::Cpu)
 }
 
-/// The same numbers as an array of the version of ndarray that linfa uses.
 fn old(x: &ndarray::Array2<f64>) -> Array2<f64> {
     Array2::from_shape_fn(x.dim(), |(i, j)| x[[i, j]])
 }
 
-/// A function that uses linfa's traits only.
+/// Uses only linfa's traits.
 fn fit_and_predict<P, Y, M>(params: &P, data: &DatasetBase<Array2<f64>, Y>) -> (Fit<M>, Array1<usize>)
 where
     P: linfa::traits::Fit<Array2<f64>, Y, Error, Object = Fit<M>>,
@@ -37,7 +36,7 @@ fn linfas_traits_give_this_crates_results() {
     column_major.assign(&old(&x));
     for records in [old(&x), column_major] {
         let data = DatasetBase::from(records);
-        // Through the unchecked parameters (linfa checks them by ParamGuard) and the checked ones.
+        // Both the unchecked parameters (linfa checks them by ParamGuard) and the checked ones.
         for (got, got_labels) in [fit_and_predict(&params(), &data), fit_and_predict(&params().check().unwrap(), &data)]
         {
             assert_eq!((&got.mixture, got_labels.to_vec()), (&fit.mixture, labels.clone()));

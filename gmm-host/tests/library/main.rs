@@ -1,6 +1,4 @@
-//! Tests of what the library offers, without a GPU. They are one test program, which links the
-//! library once; a test's name begins with that of its module:
-//! `cargo test -p gmm-host --test library fit::`.
+//! Tests of the library without a GPU, by module: `cargo test -p gmm-host --test library fit::`.
 #![allow(missing_docs)]
 #[path = "../common/mod.rs"]
 mod common;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Groups of many sizes; the last has more work than all others together.
 const SIZES: [usize; 9] = [2, 700, 31, 64, 5, 3, 1000, 33, 60_000];
 
-/// Samples in an order in which no group lies together, and their groups.
+/// Returns samples with the rows of each group scattered, and their groups.
 fn grouped() -> (Array2<f64>, Vec<usize>) {
     let mut left = SIZES;
     let mut group = Vec::new();
@@ -28,7 +28,6 @@ fn of_group<T: Clone>(values: &[T], group: &[usize], g: usize) -> Vec<T> {
     values.iter().zip(group).filter(|(_, of)| **of == g).map(|(v, _)| v.clone()).collect()
 }
 
-/// The bits of what a fit has found.
 fn bits(fit: &Fit) -> Vec<u64> {
     let (weights, means) = (fit.mixture.weights(), fit.mixture.means());
     let numbers = weights.iter().chain(&means).copied().chain(fit.mixture.covariances().iter());
@@ -44,7 +43,7 @@ fn assert_same(what: &str, many: &Result<Fit>, alone: &Result<Fit>) {
     }
 }
 
-/// Runs `work` with so many threads of rayon.
+/// Runs `work` with this many threads of rayon.
 fn with_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(work)
 }
@@ -69,7 +68,7 @@ fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
         };
         let fits = of(Samples::from_f64(x.view()).unwrap(), false);
         of(Samples::from_f32(x32.view()).unwrap(), true);
-        // The groups with fewer samples than components say so; all others are fitted.
+        // Groups with fewer samples than components return an error; all others are fitted.
         for (g, fit) in fits.iter().enumerate() {
             match fit {
                 Ok(fit) => assert!(SIZES[g] >= 4 && fit.n_iter() > 0),
@@ -78,7 +77,7 @@ fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
                 }
             }
         }
-        // Sets of samples that were not cut out of others give the same.
+        // Sets of samples that are not cut out of others give the same.
         let rows: Vec<usize> = of_group(&(0..x.nrows()).collect::<Vec<_>>(), &group, 1);
         let own = Array2::from_shape_fn((rows.len(), 3), |(i, j)| x[[rows[i], j]]);
         let fit = params.fit(&own);
@@ -117,7 +116,7 @@ fn groups_keep_the_order_of_rows_and_refuse_what_is_no_group() {
     for (g, set) in sets.iter().enumerate() {
         assert_eq!(set.weights().unwrap().to_vec(), of_group(&weights.to_vec(), &group, g));
     }
-    // In order already: no copy.
+    // Rows in order already are not copied.
     let part = Samples::from_f64(x.slice(s![..6, ..])).unwrap();
     let sets = part.groups(&[0, 0, 1, 1, 1, 2], 3).unwrap();
     let gmm_host::View::F64(second) = sets[1].view() else { panic!("float64") };
@@ -165,7 +164,7 @@ fn what_is_done_is_kept_when_the_others_are_stopped() {
             false => assert!(matches!(fit, Err(Error::Stopped))),
         }
     }
-    // A fit that is broken off between two iterations is given up too.
+    // A fit interrupted between two iterations is given up too.
     let one = Samples::from_f64(x.view()).unwrap();
     let watch = Stopping { after: 0, ..Stopping::default() };
     assert!(matches!(params.fit_many(&[one], &watch).unwrap()[0], Err(Error::Stopped)));

@@ -32,7 +32,7 @@ fn evaluator(backend: &Backend, x: &Array2<f64>, w: Option<&Array1<f64>>) -> Box
 
 #[test]
 fn closed_form_in_one_dimension() {
-    // A missing value says nothing: two samples of weight 1, of which the second is unknown.
+    // A missing value says nothing: two samples of weight 1, the second unknown.
     let x = array![[1.0], [NAN], [-2.0]];
     let m = Mixture::new(array![1.0], array![[0.0]], Covariances::Spherical(array![4.0])).unwrap();
     let log_p = |x: f64| -0.5 * (x * x / 4.0 + 4f64.ln() + std::f64::consts::TAU.ln());
@@ -50,8 +50,7 @@ fn closed_form_in_one_dimension() {
 
 #[test]
 fn closed_form_in_two_dimensions() {
-    // Var x₀ = 4, Var x₁ = 1, Cov = 1.2: x₁ given x₀ has the mean 1 + 0.3·(x₀ − 2) and the variance
-    // 1 − 0.36.
+    // Var x₀ = 4, Var x₁ = 1, Cov = 1.2: x₁ given x₀ has the mean 1 + 0.3·(x₀ − 2) and the variance 1 − 0.36.
     let m = Mixture::new(array![1.0], array![[2.0, 1.0]], Covariances::Tied(array![[4.0, 1.2], [1.2, 1.0]])).unwrap();
     let x = array![[5.0, NAN]];
     let log_p = -0.5 * (9.0 / 4.0 + 4f64.ln() + std::f64::consts::TAU.ln());
@@ -69,8 +68,8 @@ fn closed_form_in_two_dimensions() {
 
 #[test]
 fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
-    // One Gaussian, x₀ always observed and x₁ not: Anderson (1957). The mean of x₁ is that of the
-    // complete rows, corrected by their regression on x₀; and so is the covariance.
+    // One Gaussian, x₀ always observed and x₁ not: Anderson (1957). The mean and covariance of x₁ are those of the
+    // complete rows, corrected by their regression on x₀.
     let mut x = normal(5, 300, 2, 1.0);
     x.outer_iter_mut().for_each(|mut row| row[1] += 0.7 * row[0]);
     x.slice_mut(s![180.., 1]).fill(NAN);
@@ -84,7 +83,7 @@ fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
     let covariance = [var0, slope * var0, slope * var0, cov[[1, 1]] - slope * cov[[0, 1]] + slope * slope * var0];
     let params = GaussianMixtureParams::new(1).reg_covar(0.0).tol(0.0).max_iter(400);
     let fit = params.fit(Samples::with_missing(x.view()).unwrap()).unwrap();
-    // EM halves the distance in each iteration or so, so that 400 leave rounding alone.
+    // EM about halves the distance in each iteration, so 400 leave only rounding.
     assert_all_close("means", fit.mixture.means().iter().copied(), want, 1e-10, 1.0);
     assert_all_close("covariances", fit.mixture.covariances().iter(), covariance, 1e-10, 1.0);
 }
@@ -92,8 +91,7 @@ fn the_maximum_has_the_closed_form_of_a_monotone_pattern() {
 #[test]
 fn every_backend_agrees_with_the_sweep_operator() {
     for (n, d, k, offset, share) in
-        // The last has more features than the kernels work through at once, and as many patterns as
-        // rows.
+        // The last has more features than the kernels take at once, and as many patterns as rows.
         [
             (300, 1, 2, 0.0, 0.3),
             (400, 3, 3, 1e3, 0.05),
@@ -103,13 +101,12 @@ fn every_backend_agrees_with_the_sweep_operator() {
         ]
     {
         let mut x = with_holes(n as u64, normal(1, n, d, offset), share);
-        // A row without anything, and rows of one complete pattern.
+        // An empty row, and complete rows.
         x.row_mut(7).fill(NAN);
         let w = Array1::from_shape_fn(n, |i| (i % 4) as f64 * 0.5);
         for t in CovarianceType::ALL {
             let m = mixture(2, t, k, d, offset);
-            // By the samples in float64 and float32: the operator takes much longer than the
-            // backends.
+            // For the samples in float64 and float32, once: the operator takes much longer than the backends.
             let exact = [false, true].map(|float32| {
                 let seen = if float32 { x.mapv(|v| f64::from(v as f32)) } else { x.clone() };
                 let posterior = sweep::posterior(&m, &seen);
@@ -119,8 +116,7 @@ fn every_backend_agrees_with_the_sweep_operator() {
                 println!("{} {t} N {n} D {d}", backend.name);
                 let mut e = evaluator(backend, &x, Some(&w));
                 let (truth, sweep::Posterior { scores, r, .. }) = &exact[usize::from(backend.float32)];
-                // 10⁻⁸ is what is promised; float32 rounds deviations of a few standard deviations,
-                // 10⁻⁷ each, D times.
+                // 10⁻⁸ is promised; float32 rounds deviations of a few standard deviations, 10⁻⁷ each, D times.
                 let tolerance = backend.tolerance(1e-8, 2e-5);
                 assert_all_close("scores", e.score_samples(&m).unwrap(), scores.iter().copied(), tolerance, 1.0);
                 assert_all_close("proba", e.predict_proba(&m).unwrap(), r.iter().copied(), tolerance, 1.0);
@@ -174,7 +170,7 @@ fn without_holes_the_bits_are_those_of_complete_data() {
         );
         assert_eq!(fit.mixture.impute(&samples).unwrap(), x);
     }
-    // A part without holes of data that has some is complete.
+    // A complete part of incomplete data is complete.
     let mut y = x.clone();
     y[[500, 1]] = NAN;
     let samples = Samples::with_missing(y.view()).unwrap();
@@ -210,7 +206,7 @@ fn parts_give_what_the_whole_gives() {
         for e in [&mut chunks as &mut dyn Evaluator, &mut shards] {
             // A few roundings of sums of a thousand terms.
             assert_statistics_close(&e.statistics(&m).unwrap(), &truth, 1e-12, 1.0);
-            // The parts have frames of their own, so that a few roundings differ.
+            // Each part has its own frame, so a few roundings differ.
             assert_all_close("scores", e.score_samples(&m).unwrap(), whole.score_samples(&m).unwrap(), 1e-13, 1.0);
             assert_eq!(e.predict(&m).unwrap(), whole.predict(&m).unwrap());
         }
@@ -264,7 +260,7 @@ fn a_resumed_fit_has_the_bits_of_one_that_was_not_interrupted() {
     }
 }
 
-/// The free parameters of a mixture of two components, one after the other.
+/// Returns the free parameters of a mixture of two components, one after the other.
 fn parameters(m: &Mixture) -> Vec<f64> {
     let d = m.n_features();
     let mut all = vec![m.weights()[0]];
@@ -280,7 +276,7 @@ fn parameters(m: &Mixture) -> Vec<f64> {
     all
 }
 
-/// The inverse of [`parameters`].
+/// Inverts [`parameters`].
 fn mixture_of(like: &Mixture, all: &[f64]) -> Mixture {
     let (k, d) = like.means().dim();
     let (means, rest) = all[1..].split_at(k * d);
@@ -304,8 +300,7 @@ fn mixture_of(like: &Mixture, all: &[f64]) -> Mixture {
     Mixture::new(array![all[0], 1.0 - all[0]], means, covariances).unwrap()
 }
 
-/// The standard errors at the maximum: of the inverse of minus the Hessian of the log-likelihood,
-/// by central differences.
+/// Returns the standard errors at the maximum, from minus the log-likelihood's Hessian by central differences.
 fn standard_errors(e: &mut dyn Evaluator, m: &Mixture) -> Vec<f64> {
     let at = parameters(m);
     let n = at.len();
@@ -368,7 +363,7 @@ fn parameters_come_back_within_three_standard_errors() {
 
 #[test]
 fn a_fit_far_from_the_origin_finds_the_same() {
-    // Powers of two, so that moving and scaling the samples is exact.
+    // Powers of two move and scale the samples exactly.
     let x = with_holes(3, blobs(3, 600, 3).mapv(|v| (v * 1024.0).round() / 1024.0), 0.3);
     let far = x.mapv(|v| v + 2f64.powi(30));
     for t in CovarianceType::ALL {
@@ -392,11 +387,10 @@ fn clusters_are_found_from_what_is_observed() {
             let (fit, labels) = params.fit_predict(Samples::with_missing(x.view()).unwrap()).unwrap();
             let mut first: Vec<f64> = fit.mixture.means().column(0).to_vec();
             first.sort_by(f64::total_cmp);
-            // Blobs at 0, 5 and 10; k-means++ alone gives each sample to the nearest centre, which
-            // is off by the blob's width.
+            // Blobs at 0, 5 and 10; k-means++ alone takes the nearest centre, off by the blob's width.
             let tolerance = if init == InitParams::KMeans { 0.3 } else { 1.5 };
             first.iter().zip([0.0, 5.0, 10.0]).for_each(|(a, b)| assert!((a - b).abs() < tolerance, "{first:?}"));
-            // The variances of the start are those of what is observed, not smaller.
+            // The start's variances are those of observed values, not smaller.
             let Covariances::Full(v) = fit.mixture.covariances() else { panic!() };
             assert!(v.outer_iter().all(|v| v.diag().iter().all(|&v| v > 0.1)), "{v}");
             let same = (0..labels.len()).filter(|&i| labels[i] == labels[i % 3]).count();
@@ -414,8 +408,8 @@ fn a_column_of_a_cluster_that_was_never_observed_keeps_a_sensible_variance() {
     assert!(v.outer_iter().all(|v| v[[1, 1]] > 0.1), "{v}");
 }
 
-/// The likeliest variances of one component are those of the observed values, whatever the units of
-/// other columns are. Tolerance: the start has them but for rounding in the larger unit.
+/// The likeliest variances of one component are those of the observed values, whatever the units of other columns.
+/// Tolerance: the start has them up to rounding in the larger unit.
 #[test]
 fn one_component_has_the_observed_variances_in_any_units() {
     for (share, unit) in [0.5, 0.95].into_iter().flat_map(|share| [1e-5, 1.0, 1e3, 1e5].map(|unit| (share, unit))) {
@@ -457,8 +451,7 @@ fn standardisation_is_of_what_is_observed() {
         log_scale += weight / w.sum() * variance.sqrt().ln();
     }
     assert_close("log scale", standard.log_scale(), log_scale, 1e-10, 0.0);
-    // A fit in standardised units has its counterpart in those of the data, and so has its
-    // likelihood.
+    // A fit in standardised units, and its likelihood, have counterparts in the data's units.
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     let z = Samples::with_missing(z.view()).unwrap().with_weights(w.view()).unwrap();
@@ -488,7 +481,7 @@ fn bad_data_is_refused() {
         let error = params.fit(Samples::with_missing(empty.view()).unwrap()).unwrap_err();
         assert!(matches!(error, Error::UnobservedColumn { column: 1 }), "{error}");
     }
-    // The values of the column are in rows without weight.
+    // The column has values only in rows without weight.
     let mut hidden = empty.clone();
     hidden[[3, 1]] = 0.5;
     let mut w = Array1::ones(50);
@@ -496,7 +489,7 @@ fn bad_data_is_refused() {
     let samples = Samples::with_missing(hidden.view()).unwrap().with_weights(w.view()).unwrap();
     let error = GaussianMixtureParams::new(2).fit(samples).unwrap_err();
     assert!(matches!(error, Error::UnobservedColumn { column: 1 }), "{error}");
-    // So it is where the fit starts at given parameters, and looks at rows for this check alone.
+    // A fit from given parameters also finds it, and reads rows for this check alone.
     let start = mixture(1, CovarianceType::Diag, 2, 3, 0.0);
     let params = GaussianMixtureParams::new(2).covariance_type(CovarianceType::Diag);
     let initial = (params.clone())
@@ -512,7 +505,7 @@ fn bad_data_is_refused() {
         }
         params.fit(hidden).unwrap();
     }
-    // The only value of a column is in a late row.
+    // The column's only value is in a late row.
     let mut late = normal(1, 30_000, 3, 0.0);
     late.column_mut(1).fill(NAN);
     late[[29_000, 1]] = 0.5;
@@ -561,8 +554,7 @@ fn rows_without_anything_change_no_estimate() {
         let params = params.reg_covar(0.0);
         let a = params.fit(Samples::with_missing(x.view()).unwrap()).unwrap().mixture;
         let b = params.fit(Samples::with_missing(longer.view()).unwrap()).unwrap().mixture;
-        // Both have converged to a part in 10¹² of the likelihood; parameters are then known to
-        // about the root of that.
+        // Both have converged to 10⁻¹² of the likelihood; parameters are then known to about the root of that.
         assert_all_close("weights", a.weights().to_vec(), b.weights().to_vec(), 1e-4, 1.0);
         assert_all_close("means", a.means().iter().copied(), b.means().iter().copied(), 1e-4, 1.0);
         assert_all_close("covariances", a.covariances().iter(), b.covariances().iter(), 1e-4, 1.0);
@@ -633,7 +625,7 @@ fn imputed_draws_have_the_moments_of_what_is_missing() {
             }
         }
         assert_eq!(draws.index_axis(Axis(0), 9).row(2), x.row(2), "what is observed stays");
-        // The draws of a sample depend on the seed and on its number alone.
+        // A sample's draws depend only on the seed and its number.
         let part = Samples::with_missing(x.slice(s![1.., ..])).unwrap();
         let fewer = m.impute_draws(&part, 0..3, 5, 1).unwrap();
         assert_eq!(fewer, draws.slice(s![..3, 1.., ..]));
@@ -648,8 +640,7 @@ fn imputed_draws_have_the_moments_of_what_is_missing() {
 
 #[test]
 fn float32_with_too_few_digits_is_computed_in_float64() {
-    // A component so narrow, so far from the centre, that float32 fails; the reference sees the
-    // same rounded samples.
+    // A component too narrow and too far from the centre for float32; the reference sees the same rounded samples.
     let x = with_holes(3, normal(3, 500, 3, 0.0), 0.2);
     let x32 = x.mapv(|v| v as f32);
     let m = Mixture::new(

@@ -1,4 +1,4 @@
-//! The distribution function, quantiles and intervals of highest density of mixtures of one feature.
+//! Distribution function, quantiles and highest-density intervals of mixtures of one feature.
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, Evaluator, Mixture};
 use ndarray::{Array1, Array2, array};
@@ -12,7 +12,7 @@ fn line(weights: &[f64], means: &[f64], deviations: &[f64]) -> Mixture {
     Mixture::new(Array1::from(weights.to_vec()), means, variances).unwrap()
 }
 
-/// Values of the normal distribution from tables and from the asymptotic series of its tail.
+/// Values from tables of the normal distribution, and from the asymptotic series of its tail.
 #[test]
 fn one_component_has_the_values_of_the_normal_distribution() {
     let m = line(&[1.0], &[3.0], &[2.0]);
@@ -24,12 +24,12 @@ fn one_component_has_the_values_of_the_normal_distribution() {
         (-9.262340089798408, 1e-20),
         (-37.04709629936125, 1e-300),
     ] {
-        // An error in the last digit of z moves the digits of the probability by z² of it.
+        // An error in the last digit of z changes the probability by z² times as much.
         assert_close("cdf", m.cdf(3.0 + 2.0 * z).unwrap(), p, 1e-11, 0.0);
         assert_close("quantile", m.quantile(p).unwrap(), 3.0 + 2.0 * z, 1e-14, 1.0);
     }
     assert_close("cdf", m.cdf(3.0 - 60.0).unwrap(), 4.906713927148187e-198, 1e-12, 0.0);
-    // At 40 standard deviations the probability, 4·10⁻³⁵⁰, is below all numbers; at 38 it is not.
+    // At 40 standard deviations the probability, 4·10⁻³⁵⁰, underflows; at 38 it does not.
     assert_eq!(m.cdf(3.0 - 80.0).unwrap(), 0.0);
     assert_close("cdf", m.cdf(3.0 - 76.0).unwrap(), 2.885428e-316, 1e-6, 0.0);
     assert_eq!(m.cdf(3.0 + 80.0).unwrap(), 1.0);
@@ -44,11 +44,11 @@ fn quantiles_invert_the_distribution_function() {
         line(&[0.5, 0.5], &[-2.0, 2.0], &[1.0, 1.0]),
         line(&[1e-200, 1.0 - 1e-12, 1e-12], &[-500.0, 1.0, 2.0], &[3.0, 1e-3, 40.0]),
     ] {
-        // Up to where the rest is below 10⁻⁴: beyond, p itself no longer has the digits.
+        // While the rest is above 10⁻⁴: beyond, p itself lacks the digits.
         for x in [-700.0, -30.0, -8.0, -1.5, 0.3, 0.999, 1.001, 2.9] {
             let p = m.cdf(x).unwrap();
             if (1e-300..0.9999).contains(&p) {
-                // In a gap the distribution function is flat: the digits of p decide on fewer of x.
+                // In a gap the distribution function is flat, so p determines fewer digits of x.
                 let density = (m.cdf(x + 1e-6).unwrap() - m.cdf(x - 1e-6).unwrap()) / 2e-6;
                 let condition = p * f64::EPSILON / density;
                 if condition < 1e-13 * x.abs() {
@@ -65,13 +65,13 @@ fn quantiles_invert_the_distribution_function() {
     }
 }
 
-/// The interval of one normal distribution lies around its mean; two far components have one each.
+/// One normal distribution has an interval around its mean; two far components have one each.
 #[test]
 fn highest_density_has_closed_forms() {
     let m = line(&[1.0], &[3.0], &[2.0]);
     let region = m.hdr(0.95).unwrap();
     let one = &region.intervals;
-    // At the ends the density's digits give as many of the place.
+    // At the ends x has as many digits as the density.
     assert_eq!(one.len(), 1);
     let ends = [3.0 - 2.0 * Z975, 3.0 + 2.0 * Z975];
     assert_all_close("interval", one[0], ends, 1e-13, 1.0);
@@ -80,19 +80,18 @@ fn highest_density_has_closed_forms() {
     let two = line(&[0.5, 0.5], &[-1e6, 1e6], &[1.0, 1.0]).hdr(0.95).unwrap().intervals;
     let z = Z975;
     assert_all_close("intervals", two.concat(), [-1e6 - z, -1e6 + z, 1e6 - z, 1e6 + z], 1e-15, 1.0);
-    // The other component is lower everywhere than the ends of the region.
+    // The other component is lower everywhere than the region's ends.
     let low = line(&[0.97, 0.03], &[0.0, 100.0], &[1.0, 50.0]).hdr(0.5).unwrap().intervals;
     assert_eq!(low.len(), 1);
 }
 
 #[test]
 fn highest_density_has_the_probability_and_one_density_at_its_ends() {
-    // With the last digits of the density at the top of a peak, and those of x far from 0, the probability of a
-    // narrow region is known to a few digits less; on a flat top to many less.
+    // The density's last digits at a peak cost a narrow region's probability a few digits, on a flat top many.
     for (m, modes, tolerance) in [
         (line(&[0.3, 0.5, 0.2], &[-1.0, 0.5, 3.0], &[0.5, 1.0, 0.1]), 3, 1e-10),
         (line(&[0.5, 0.5], &[-2.0, 2.0], &[1.0, 1.0]), 2, 1e-10),
-        // Two standard deviations apart, equal components have one flat maximum.
+        // Equal components two standard deviations apart have one flat maximum.
         (line(&[0.5, 0.5], &[-1.0, 1.0], &[1.0, 1.0]), 1, 1e-7),
         (line(&[0.5, 0.5], &[0.0, 0.0], &[1.0, 1e-3]), 1, 1e-10),
         (line(&[0.2; 5], &[1e3, 2e3, 3e3, 4e3, 4.1e3], &[1.0, 1e-2, 3.0, 1.0, 5.0]), 5, 1e-10),
@@ -124,8 +123,7 @@ fn highest_density_has_the_probability_and_one_density_at_its_ends() {
     }
 }
 
-/// So that neither the intervals nor the time grow without bound: maxima that are flat, components far
-/// apart, of other widths by many powers of ten, and without number.
+/// Intervals and time stay bounded: flat maxima, components far apart, of very different widths, and very many.
 #[test]
 fn highest_density_ends_for_hard_mixtures() {
     for m in [
@@ -137,7 +135,7 @@ fn highest_density_ends_for_hard_mixtures() {
     ] {
         let region = m.hdr(0.9).unwrap();
         let sum: f64 = region.intervals.iter().map(|[a, b]| m.cdf(*b).unwrap() - m.cdf(*a).unwrap()).sum();
-        // Where the means are 10¹² standard deviations from 0, an end has but four digits after the point.
+        // Means 10¹² standard deviations from 0 leave an end only four digits after the point.
         assert!((sum - 0.9).abs() < 1e-4, "{sum} in {region:?}");
     }
 }
@@ -160,7 +158,7 @@ fn unusable_arguments_are_refused() {
     let m = line(&[1.0], &[0.0], &[1.0]);
     let wide = mixture(1, CovarianceType::Full, 2, 3, 0.0);
     assert!(
-        wide.cdf(0.0).unwrap_err().to_string().contains("is 3: this is of a mixture of one feature; take the marginal")
+        wide.cdf(0.0).unwrap_err().to_string().contains("is 3: this needs a mixture of one feature; take the marginal")
     );
     assert!(wide.quantile(0.5).is_err() && wide.hdr(0.5).is_err() && wide.marginal(&[1]).unwrap().hdr(0.5).is_ok());
     for bad in [-0.1, 1.1, f64::NAN] {

@@ -1,5 +1,4 @@
-//! Labels and responsibilities of the CPU backend: every covariance type, element type and
-//! instruction set against the reference.
+//! The CPU backend's labels and responsibilities, for every covariance type, element type and instruction set.
 use crate::common::*;
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, LabelledEvaluator, Labels, Mixture, Predict,
@@ -7,9 +6,8 @@ use gmm_host::{
 };
 use ndarray::{Array2, array};
 
-/// How far a responsibility may be from the reference's. float64: sums in another order. float32:
-/// an exponent of some hundreds has an absolute error of some 10⁻⁵ in float32, which is the
-/// relative error of a responsibility.
+/// Tolerances of a responsibility. float64: sums in another order. float32: an exponent of some hundreds has an
+/// absolute error of some 10⁻⁵, the relative error of a responsibility.
 const FLOAT64: f64 = 1e-11;
 const FLOAT32: f64 = 2e-4;
 
@@ -52,7 +50,7 @@ fn every_shape_and_instruction_set_agrees_with_the_reference() {
 fn threads_and_far_samples() {
     let m = mixture(3, CovarianceType::Diag, 9, 4, 0.0);
     let mut x = normal(4, 40_000, 4, 0.0);
-    // So far that the densities of all components are zero in either type.
+    // So far that all densities are zero in either type.
     x.row_mut(11).fill(200.0);
     x.row_mut(39_999).fill(-100.0);
     x.mapv_inplace(|v| f64::from(v as f32));
@@ -64,8 +62,7 @@ fn threads_and_far_samples() {
         let mut e = CpuEvaluator::with_threads(Samples::from_f32(single.view()).unwrap(), threads).unwrap();
         let (r, labels) = (e.predict_proba(&m).unwrap(), e.predict(&m).unwrap());
         for i in [11, 39_999] {
-            // Exponents of 10⁴ and more are known to 10⁻³, but the components lie further apart
-            // there.
+            // Exponents of 10⁴ and more are known to 10⁻³, but the components lie further apart there.
             assert!(truth[[i, labels[i]]] > 0.99 && r[[i, labels[i]]] > 0.99, "{} {}", truth.row(i), r.row(i));
         }
     }
@@ -82,7 +79,7 @@ fn the_first_of_equal_components_is_the_label() {
     assert_eq!(CpuEvaluator::new(Samples::from_f32(single.view()).unwrap()).unwrap().predict(&m).unwrap(), [1; 50]);
 }
 
-/// Two components that differ in the second feature alone, whose midpoint is 1.5.
+/// Returns two components that differ only in the second feature, with the midpoint 1.5.
 fn side_by_side(kind: CovarianceType) -> Mixture {
     let covariances = match kind {
         CovarianceType::Full => Covariances::Full(array![[[1.0, 0.5], [0.5, 1.0]], [[1.0, 0.5], [0.5, 1.0]]]),
@@ -93,8 +90,7 @@ fn side_by_side(kind: CovarianceType) -> Mixture {
     Mixture::new(array![0.5, 0.5], array![[0.0, 0.0], [0.0, 3.0]], covariances).unwrap()
 }
 
-/// The log-density of a sample 10²⁰ deviations away is rounded to 10²⁴, and ln 2 is nothing beside it.
-/// Tolerance: a few roundings of the sum.
+/// A log-density 10²⁰ deviations away is rounded to 10²⁴, so ln 2 vanishes. Tolerance: a few roundings of the sum.
 #[test]
 fn probabilities_sum_to_one_far_from_all_components() {
     for (kind, far) in CovarianceType::ALL.into_iter().flat_map(|kind| [1e6, 1e8, 1e10, 1e20].map(|far| (kind, far))) {
@@ -118,7 +114,7 @@ fn probabilities_sum_to_one_far_from_all_components() {
                 assert!((r[[1, 0]] - 0.5).abs() < 1e-12, "{what}: {}", r.row(1));
                 assert!((counts.sum() - x.nrows() as f64).abs() < 1e-9, "{what}: {counts}");
             }
-            // Given x₀ the second feature has the mean of both components, which slopes add to.
+            // Given x₀ the second feature has the mean of both components, plus slopes.
             let slope = if matches!(kind, CovarianceType::Full | CovarianceType::Tied) { 0.5 } else { 0.0 };
             let (filled, expected) = (m.impute(&samples).unwrap()[[1, 1]], 1.5 + slope * far);
             assert!((filled - expected).abs() <= 1e-12 * expected, "{kind} {far:e}: {filled} for {expected}");
@@ -133,8 +129,7 @@ fn probabilities_sum_to_one_far_from_all_components() {
     }
 }
 
-/// The squares of 10²⁰⁰ are no numbers. Far away the widest of two components is the nearest, and equally
-/// wide ones have their weights.
+/// The squares of 10²⁰⁰ overflow. Far away the wider component is the nearest, and equally wide ones share by weight.
 #[test]
 fn a_sample_that_no_component_reaches_belongs_to_the_nearest() {
     let m = Mixture::new(
@@ -154,7 +149,7 @@ fn a_sample_that_no_component_reaches_belongs_to_the_nearest() {
             r.row(1).iter().zip(expected).for_each(|(r, expected)| assert!((r - expected).abs() < 1e-12, "{r}"));
             assert_eq!(labels[1], 1);
             assert_eq!(e.score_samples(&m).unwrap()[1], f64::NEG_INFINITY);
-            // A total of −∞ is of no use to a fit.
+            // A fit cannot use a total of −∞.
             let error = e.statistics(&m).unwrap_err();
             assert!(matches!(error, Error::UnreachableSample { row: 1 }), "{error}");
         }

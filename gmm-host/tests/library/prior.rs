@@ -1,4 +1,4 @@
-//! Priors of a fit by EM, and background models adapted to samples.
+//! Priors of a fit by EM, and adapted background models.
 use crate::common::*;
 use gmm_host::{
     Adaptation, ConjugatePrior, CovarianceType, Covariances, Evaluator, Fit, Freeze, GaussianMixtureParams, MapPrior,
@@ -18,7 +18,7 @@ fn strong() -> MapPrior {
     MapPrior { weight_concentration: 3.0, mean_precision: 5.0, degrees_of_freedom: Some(9.5), ..MapPrior::default() }
 }
 
-/// Ψ of a type, and the prior with the numbers of `strong`.
+/// Returns the prior of `strong`'s numbers, with Ψ in the type's shape.
 fn known(t: CovarianceType) -> ConjugatePrior {
     let psi = match t {
         CovarianceType::Full => Covariances::Full(array![[2.0, 0.5], [0.5, 1.0]].insert_axis(Axis(0))),
@@ -53,7 +53,7 @@ fn the_posterior_never_falls_and_is_that_of_the_formulas() {
 
 #[test]
 fn an_m_step_is_the_mode_of_the_posterior() {
-    // Each sample belongs to one of two components: the M-step is the mode of the posterior itself.
+    // Each sample belongs to one of two components, so the M-step is the mode of the posterior.
     let x = normal(53, 7, 2, 0.0);
     let r = Array2::from_shape_fn((7, 2), |(i, k)| f64::from(u8::from((i < 3) == (k == 0))));
     for t in CovarianceType::ALL {
@@ -85,7 +85,7 @@ fn an_m_step_is_the_mode_of_the_posterior() {
     }
 }
 
-/// The covariance of a component, as that of a mixture of one.
+/// Returns the covariance of a component, as that of a mixture of one.
 fn one_of(m: &Mixture, k: usize) -> Covariances {
     match m.covariances() {
         Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &[k])),
@@ -102,15 +102,14 @@ fn the_defaults_are_those_of_fraley_and_raftery() {
     let centred = &x - &mean;
     let scatter = centred.t().dot(&centred);
     let found = fit(params(1, CovarianceType::Full).prior(MapPrior::default()).max_iter(1), &x);
-    // κ = 0.01 at the samples' mean, ν = D + 2, Ψ the covariance of the samples: the divisor is
-    // N + ν + D + 2.
+    // κ = 0.01 at the samples' mean, ν = D + 2, Ψ the covariance of the samples: the divisor is N + ν + D + 2.
     let want = (&scatter + &scatter / 39.0) / 48.0;
     let Covariances::Full(got) = found.mixture.covariances() else { panic!("full") };
     for (got, want) in got.iter().zip(&want) {
         assert_close("covariance", *got, *want, 1e-12, 1.0);
     }
     assert_all_close("mean", found.mixture.means().iter().copied(), mean.iter().copied(), 1e-12, 1.0);
-    // Of three components, Ψ is smaller by 3^(2/D).
+    // For three components Ψ is smaller by 3^(2/D).
     let of = |k: usize, psi: f64| {
         let prior = MapPrior {
             covariance: Some(Covariances::Full((&scatter / 39.0 / psi).insert_axis(Axis(0)))),

@@ -1,4 +1,4 @@
-//! Some features given the others, for many samples.
+//! Regression on given features, for many samples.
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, Error, Evaluator, Mixture, Regression, Samples};
 use ndarray::{Array1, Array2, ArrayView1, Axis, array, concatenate, s};
@@ -6,7 +6,7 @@ use ndarray::{Array1, Array2, ArrayView1, Axis, array, concatenate, s};
 const GIVEN: [usize; 2] = [3, 0];
 const WANTED: [usize; 2] = [4, 1];
 
-/// Rows as the features [`GIVEN`], far from 0 and far from all means too.
+/// Returns rows of the features [`GIVEN`], also far from 0 and from all means.
 fn rows(offset: f64) -> Array2<f64> {
     let mut x = normal(7, 300, GIVEN.len(), offset);
     x.slice_mut(s![290.., ..]).mapv_inplace(|v| v * 1e3);
@@ -23,7 +23,7 @@ fn close<'a, 'b>(
     assert_all_close(what, a.into_iter().copied(), b.into_iter().copied(), tolerance, scale);
 }
 
-/// What [`Mixture::condition`] and [`Mixture::marginal`] say of one row: the weights and means of [`WANTED`].
+/// Returns the distribution of [`WANTED`] for one row by [`Mixture::condition`] and [`Mixture::marginal`].
 fn one_by_one(m: &Mixture, given: &[usize], x: ArrayView1<'_, f64>) -> Mixture {
     let values: Vec<(usize, f64)> = given.iter().copied().zip(x.iter().copied()).collect();
     let rest: Vec<usize> = (0..m.n_features()).filter(|j| !given.contains(j)).collect();
@@ -31,7 +31,7 @@ fn one_by_one(m: &Mixture, given: &[usize], x: ArrayView1<'_, f64>) -> Mixture {
     m.condition(&values).unwrap().marginal(&WANTED.iter().map(at).collect::<Vec<_>>()).unwrap()
 }
 
-/// The covariance of component `c`.
+/// Returns the covariance of component `c`.
 fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
     match m.covariances() {
         Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
@@ -40,7 +40,7 @@ fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
     }
 }
 
-/// Compares all results with those of conditional mixtures, row by row. `observed` are the columns of a row.
+/// Compares all results with conditional mixtures, row by row.
 fn check(m: &Mixture, regression: &Regression, samples: &Samples<'_>, x: &Array2<f64>) {
     let (n, y) = (x.nrows(), normal(8, x.nrows(), 2, 0.0));
     let (weights, means) = (regression.weights(samples).unwrap(), regression.means(samples).unwrap());
@@ -104,7 +104,7 @@ fn a_row_is_evaluated_by_the_features_that_it_has() {
     }
 }
 
-/// With features in float32, and with nothing given: the same for all rows.
+/// Takes features in float32, and no given features: then all rows are the same.
 #[test]
 fn it_takes_float32_and_no_features() {
     let m = mixture(5, CovarianceType::Full, 3, 5, 0.0);
@@ -129,7 +129,7 @@ fn the_density_of_a_target_that_is_missing_is_that_of_the_others() {
         let y = array![[0.5, f64::NAN], [f64::NAN, f64::NAN], [0.1, 0.2]];
         let found = m.regression(&GIVEN, &WANTED).unwrap().log_density(&samples, y.view()).unwrap();
         let one = m.regression(&GIVEN, &WANTED[..1]).unwrap().log_density(&samples, y.slice(s![.., ..1])).unwrap();
-        // Both take one variance of the same matrix; it is rounded otherwise.
+        // Both take one variance of the same matrix, rounded differently.
         assert_close("log density", found[0], one[0], 1e-13, 1.0);
         assert!(found[1] == 0.0 && found[2].is_finite());
     }

@@ -12,8 +12,7 @@ fn log_density(m: &Mixture, x: ArrayView1<'_, f64>) -> f64 {
     reference(x.insert_axis(Axis(0))).score_samples(m).unwrap()[0]
 }
 
-/// Central differences with steps of `h`, whose error is h² times third derivatives, and rounding
-/// by h.
+/// Returns central differences with steps of `h`, whose error is h² times third derivatives, and rounding over h.
 fn by_differences(m: &Mixture, x: &Array2<f64>, h: f64) -> Array2<f64> {
     Array2::from_shape_fn(x.dim(), |(i, j)| {
         let at = |step: f64| {
@@ -28,13 +27,12 @@ fn by_differences(m: &Mixture, x: &Array2<f64>, h: f64) -> Array2<f64> {
 #[test]
 fn it_is_the_differences_of_log_densities() {
     for covariance_type in CovarianceType::ALL {
-        // More samples than a block, one, one component, one feature, and far from the origin.
+        // More samples than a block, one sample, one component, one feature, and far from the origin.
         for (n, k, d, offset) in [(150, 3, 4, 0.0), (1, 3, 4, 0.0), (20, 1, 3, 0.0), (20, 3, 1, 0.0), (20, 3, 4, 1e4)] {
             let m = mixture(n as u64, covariance_type, k, d, offset);
             let x = normal(2, n, d, offset);
             let right = by_differences(&m, &x, 1e-4);
-            // The differences: log-densities of some tens rounded to 10⁻¹⁵ of them, and samples at
-            // 10⁴ to 10⁻¹², over the step; and the step's square.
+            // Log-densities of some tens rounded to 10⁻¹⁵, and samples at 10⁴ to 10⁻¹², over the step; and its square.
             let tolerance = if offset == 0.0 { 1e-6 } else { 1e-5 };
             for device in [Device::Cpu, Device::Reference] {
                 assert_all_close(
@@ -45,7 +43,7 @@ fn it_is_the_differences_of_log_densities() {
                     1.0,
                 );
             }
-            // float32: of the samples as they are then.
+            // float32: the function at the rounded samples.
             let rounded = x.mapv(|v| v as f32);
             let right = by_differences(&m, &rounded.mapv(f64::from), 1e-4);
             let of_rounded = m.on(Device::Cpu).score_function(&rounded).unwrap();
@@ -63,7 +61,7 @@ fn of_many_samples_it_is_that_of_each() {
         let alone = m.on(Device::Cpu).score_function(x.slice(s![row..=row, ..])).unwrap();
         assert_all_close("row", alone, all.row(row).iter().copied(), 1e-12, 1.0);
     }
-    // Chunk by chunk, where the memory does not hold the samples.
+    // Chunk by chunk, for samples that exceed the memory.
     let small = LoadOptions::default().memory(100_000);
     let mut chunks = load(Device::Cpu, Samples::from_f64(x.view()).unwrap(), &small).unwrap();
     assert_all_close("chunks", m.score_function(chunks.as_mut()).unwrap(), all, 1e-12, 1.0);
@@ -106,7 +104,7 @@ fn what_cannot_be_is_an_error() {
     assert!(matches!(wrong, Error::ShapeMismatch { .. }), "{wrong}");
 }
 
-/// Where the density is zero in float64 its slope is that of the nearest component.
+/// Where the density is zero in float64, the slope is that of the nearest component.
 #[test]
 fn a_sample_that_no_component_reaches_has_a_slope() {
     let m = Mixture::new(array![0.5, 0.5], array![[0.0], [1.0]], Covariances::Spherical(array![1.0, 4.0])).unwrap();

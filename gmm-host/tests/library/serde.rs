@@ -1,4 +1,4 @@
-//! Mixtures, parameters and fits come back from JSON as they were, and unusable ones are refused.
+//! Mixtures, parameters and fits survive JSON unchanged, and unusable ones are refused.
 use crate::common::{blobs, mixture};
 use gmm_host::{
     BayesianGaussianMixtureParams, Checked, CovarianceType, Device, Error, Fit, Freeze, GaussianMixtureParams,
@@ -8,7 +8,7 @@ use ndarray::Array2;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Numbers of few digits, which JSON carries exactly whatever its parser rounds.
+/// Returns a number of few digits, which JSON carries exactly however its parser rounds.
 fn short(v: f64) -> f64 {
     (v * 1024.0).round() / 1024.0
 }
@@ -102,7 +102,7 @@ fn posteriors_and_their_parameters_come_back() {
     assert!(bad.unwrap_err().to_string().contains("mean_precision_prior is -1"));
 }
 
-/// Fields that are left out have their defaults; checked parameters are checked again.
+/// Missing fields have their defaults; checked parameters are checked again.
 #[test]
 fn unusable_parameters_are_refused() {
     let params: GaussianMixtureParams = serde_json::from_str(r#"{"n_components": 4, "tol": -1.0}"#).unwrap();

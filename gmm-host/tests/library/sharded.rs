@@ -1,4 +1,4 @@
-//! Samples divided over several evaluators give what they give together.
+//! Samples divided over several evaluators give the results of all together.
 use gmm_host::*;
 use ndarray::{Array1, Array2, array, s};
 
@@ -10,7 +10,7 @@ fn mixture(x: &Array2<f64>, covariance_type: CovarianceType) -> Mixture {
     GaussianMixtureParams::new(3).covariance_type(covariance_type).max_iter(3).fit(x).unwrap().mixture
 }
 
-/// Evaluators of rows 0 to 40, 41 to 100, and so on.
+/// Returns evaluators of rows 0 to 40, 41 to 100, and so on.
 fn shards<'a>(x: Samples<'a>, ends: &[usize]) -> ShardedEvaluator<'a> {
     let starts = std::iter::once(&0).chain(ends);
     let parts = starts.zip(ends).map(|(&start, &end)| -> Box<dyn Evaluator + 'a> {
@@ -88,8 +88,7 @@ fn fits_find_the_same() {
     assert_eq!(params.fit(&mut mixed(&x)).unwrap().mixture, params.fit(&mut mixed(&x)).unwrap().mixture);
 }
 
-/// Shards of several kinds, the second of which is larger than its device and goes through it in
-/// chunks.
+/// Returns shards of several kinds, the second larger than its device and evaluated in chunks.
 fn mixed(x: &Array2<f64>) -> ShardedEvaluator<'_> {
     let all = Samples::from_f64(x.view()).unwrap();
     let n = x.nrows();

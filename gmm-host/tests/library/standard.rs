@@ -1,4 +1,4 @@
-//! A fit in standardised units, converted back, is a fit in the units of the data.
+//! A fit in standardised units, converted back, is a fit in the data's units.
 use crate::common::*;
 use gmm_host::{
     BayesianGaussianMixtureParams, CovarianceType, Covariances, Error, Fit, GaussianMixtureParams, Mixture, Samples,
@@ -6,7 +6,7 @@ use gmm_host::{
 };
 use ndarray::{Array1, Array2, Axis, array, s};
 
-/// Columns of very different places and scales, one of them constant.
+/// Returns columns of very different places and scales, one of them constant.
 fn data() -> Array2<f64> {
     let mut x = blobs(1, 10_000, 4);
     for (mut column, (place, scale)) in
@@ -30,7 +30,7 @@ fn columns_get_mean_zero_and_deviation_one() {
     assert!(z.column(3).iter().all(|&v| v == 0.0));
     assert_close("log scale", standard.log_scale(), standard.scale().mapv(f64::ln).sum(), 1e-15, 0.0);
 
-    // Weights as integers are repeated rows.
+    // Integer weights are repeated rows.
     let w = Array1::from_shape_fn(x.nrows(), |i| (i % 3) as f64);
     let repeated: Vec<usize> = (0..x.nrows()).flat_map(|i| std::iter::repeat_n(i, i % 3)).collect();
     let repeated = x.select(Axis(0), &repeated);
@@ -48,7 +48,7 @@ fn columns_get_mean_zero_and_deviation_one() {
     assert_eq!(z32, z.mapv(|v| v as f32));
 }
 
-/// Samples that come in parts, with gaps, of which one column begins with a part of nothing else.
+/// Samples come in parts, with gaps; one column's first part is all gaps.
 #[test]
 fn parts_add_up() {
     let mut x = data();
@@ -64,7 +64,7 @@ fn parts_add_up() {
     assert_eq!((parts.mean()[3], parts.scale()[3]), (0.1, 1.0));
 }
 
-/// With one scale for all columns a spherical mixture stays one.
+/// With one scale for all columns a spherical mixture stays spherical.
 #[test]
 fn one_scale_keeps_spherical_covariances() {
     let x = array![[1.0, 0.0], [3.0, 4.0], [5.0, 8.0]];
@@ -80,7 +80,7 @@ fn one_scale_keeps_spherical_covariances() {
     assert_all_close("variances", back.covariances().iter(), m.covariances().iter(), 1e-12, 0.0);
 }
 
-/// Initial parameters are given in the units of the data.
+/// Initial parameters are given in the data's units.
 #[test]
 fn initial_parameters_are_standardised() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
@@ -109,8 +109,7 @@ fn mixtures_go_to_standardised_units_and_back() {
         let restored = standard.restore(&m).unwrap();
         let expected = if t == CovarianceType::Spherical { CovarianceType::Diag } else { t };
         assert_eq!(restored.covariance_type(), expected);
-        // The same densities, but for the volume; the columns' rounding, 10⁻¹⁰, times distances
-        // below 10.
+        // The densities differ by the volume; the columns' rounding, 10⁻¹⁰, times distances below 10.
         use gmm_host::Evaluator;
         let got = reference(x).score_samples(&restored).unwrap() + standard.log_scale();
         assert_all_close(t.name(), got, reference(z).score_samples(&m).unwrap(), 1e-8, 1.0);
@@ -118,7 +117,7 @@ fn mixtures_go_to_standardised_units_and_back() {
         assert_all_close("means", back.means().to_owned(), m.means().to_owned(), 1e-9, 1.0);
         assert_all_close("covariances", back.covariances().iter(), m.covariances().iter(), 1e-12, 1.0);
     }
-    // A mixture that has no counterpart of the same covariance type.
+    // A mixture without a counterpart of the same covariance type.
     let m = mixture(2, CovarianceType::Diag, 3, 4, 0.0);
     let e = standard.standardize(&m, CovarianceType::Spherical).unwrap_err();
     assert!(matches!(e, Error::WrongCovarianceType { .. }), "{e}");
@@ -156,7 +155,7 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
     assert_close("bound", b.lower_bound() + 1e-4f64.ln(), a.lower_bound(), 1e-9, 0.0);
 }
 
-/// One variational iteration from the same statistics of responsibilities in any units.
+/// Makes one variational iteration from the same statistics of responsibilities in any units.
 fn one_iteration(
     params: &BayesianGaussianMixtureParams,
     x: &Array2<f64>,
@@ -172,7 +171,7 @@ fn one_iteration(
         .unwrap()
 }
 
-/// With priors in the units of the data, standardisation changes nothing but the units.
+/// With priors in the data's units, standardisation only changes the units.
 #[test]
 fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
@@ -184,8 +183,7 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let what = format!("{t} {kind}");
             let params = BayesianGaussianMixtureParams::new(3).covariance_type(t).weight_concentration_prior_type(kind);
             let params = params.reg_covar(0.0).degrees_of_freedom_prior(3.5);
-            // The default priors are those of the standardised samples, of whose mean and covariance
-            // the counterparts are those of the samples.
+            // The default priors follow from the standardised samples, whose moments correspond to the samples'.
             let found = one_iteration(&params, &z, t);
             let restored = standard.restore_fit(&found).unwrap();
             let elbo = found.elbo() - 300.0 * standard.log_scale();
@@ -211,7 +209,7 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
                 assert_all_close(what, a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-8, 1e-8);
             };
             near(&what, &restored, &direct);
-            // Priors that are given are in the units of the data.
+            // Given priors are in the data's units.
             let covariance = direct.mixture.prior().covariance.clone();
             let given = params.mean_prior(array![1.0, 7.5]).covariance_prior(covariance);
             let of_z = one_iteration(&given.clone().standardized(&standard).unwrap(), &z, t);

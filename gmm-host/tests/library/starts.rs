@@ -1,4 +1,4 @@
-//! Starts that a caller gives, of one fit and of many, and models by any method beside each other.
+//! Starts given by a caller, for one fit and for many, and selection among models of any method.
 use crate::common::{blobs, reference};
 use gmm_host::{
     BayesianGaussianMixtureParams, Checked, CovarianceType, Em, Error, Evaluator, Fit, FitOptions, Fitting,
@@ -9,7 +9,7 @@ use ndarray::{Array2, Axis, array};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-/// Starts by number, and what the driver tells of the runs.
+/// Starts by number, and the driver's reports of the runs.
 struct Given<M> {
     starts: Vec<RunStart<M>>,
     told: Vec<String>,
@@ -34,7 +34,7 @@ fn go<M>(_: &gmm_host::Iteration<'_, M>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The statistics of three clusters, by the number of the row.
+/// Returns the statistics of three clusters, by row number modulo 3.
 fn clusters(x: &Array2<f64>) -> Statistics {
     let resp = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| f64::from(u8::from(i % 3 == c)));
     Statistics::from_responsibilities(x.view(), resp.view(), CovarianceType::Full).unwrap()
@@ -58,7 +58,7 @@ fn a_fit_takes_starts_of_all_kinds() {
     let told = ["begin 0", "start 0", "end 0", "begin 1", "start 1", "end 1", "begin 2", "start 2", "end 2"];
     assert_eq!(given.told, told);
 
-    // The runs are those of fits that begin there alone.
+    // The runs equal fits that begin there alone.
     let alone = |params: GaussianMixtureParams| params.n_init(1).fit(&mut reference(x.view())).unwrap();
     let of_other = alone(params.clone().start(other));
     let of_clusters = alone(params.clone().start_statistics(clusters(&x)));
@@ -96,7 +96,7 @@ fn wrong_starts_are_refused_and_errors_end_the_fit() {
     assert!(matches!(shape, Err(Error::ShapeMismatch { what: "the start's means", .. })), "{shape:?}");
     let kind = fit(RunStart::At(other(3, 2, CovarianceType::Diag), 0.0));
     assert!(matches!(kind, Err(Error::WrongCovarianceType { .. })), "{kind:?}");
-    // The second start is not there.
+    // The second start does not exist.
     assert!(matches!(fit(RunStart::Seed(0, 0)), Err(Error::Stopped)));
 }
 
@@ -113,7 +113,7 @@ fn without_iterations_the_last_start_counts() {
     assert_eq!((last.run, last.mixture), (2, alone.mixture));
 }
 
-/// Starts at clusters for even sets, and remembers what has ended.
+/// Starts at clusters for even sets, and records the ended runs.
 struct Many(Mutex<Vec<(usize, usize)>>);
 
 impl ManyStarts<Mixture> for Many {
@@ -138,7 +138,7 @@ impl Watch for Many {
     }
 
     fn known(&self, set: usize, run: usize) -> Option<Fit> {
-        // As from a checkpoint, of a run that would never be so good.
+        // As from a checkpoint: a run with an impossibly good bound.
         (set == 3 && run == 1).then(|| {
             let mut fit =
                 Fit::new(GaussianMixtureParams::new(3).max_iter(0).fit(blobs(3, 60, 2).view()).unwrap().mixture);
@@ -176,7 +176,6 @@ fn many_fits_take_starts_and_each_has_its_options() {
     }
 }
 
-/// The lower bound of a posterior.
 #[derive(Debug)]
 struct Elbo(usize, f64);
 
@@ -194,7 +193,7 @@ fn posteriors_are_selected_by_their_bound() {
     let rank = |_: &mut dyn Evaluator, fit: &Fit<VariationalMixture>| Ok(Elbo(fit.mixture.n_components(), fit.elbo()));
     let found = select_by(&mut reference(x.view()), &models, &rank, &mut go).unwrap();
     assert_eq!(found.table.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 3, 2]);
-    // There are fewer samples than that.
+    // There are fewer than 200 samples.
     assert_eq!(found.left_out, [200]);
     assert!(found.table.iter().all(|row| row.1 <= found.table[found.best].1));
     assert_eq!(found.fit.elbo(), found.table[found.best].1);

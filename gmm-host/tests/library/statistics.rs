@@ -4,7 +4,7 @@ use gmm_host::{CentredSums, CovarianceType, Covariances, Error, Evaluator, Freez
 use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
 use proptest::prelude::*;
 
-/// Σᵢ rᵢₖ, x̄ₖ and the full scatter, written down by the definition, from `predict_proba`.
+/// Returns Σᵢ rᵢₖ, x̄ₖ and the full scatter by definition, from `predict_proba`.
 fn by_definition(evaluator: &mut dyn Evaluator, x: &Array2<f64>, w: &Array1<f64>, m: &Mixture) -> Statistics {
     let r = evaluator.predict_proba(m).unwrap() * w.view().insert_axis(Axis(1));
     let (k, d) = m.means().dim();
@@ -47,7 +47,7 @@ fn statistics_are_what_their_definition_says() {
             let got = e.statistics(&m).unwrap();
             assert_eq!(got.covariance_type(), t);
             let seen = backend.seen(&x);
-            // About a hundred roundings in either way of summing; in float32 of terms up to 100.
+            // About a hundred roundings in either order; in float32 of terms up to 100.
             let (tight, loose) = (backend.tolerance(1e-13, 1e-6), backend.tolerance(1e-12, 1e-5));
             let truth = by_definition(&mut reference(seen.view()), &seen, &w, &m);
             assert_statistics_close(&got, &truth, loose, 1.0);
@@ -141,8 +141,7 @@ proptest! {
         let mut ab = a.clone();
         ab.merge(&b).unwrap();
         tree.merge(&ab).unwrap();
-        // Means of 1e4 carry an absolute error of 1e-12, hence the scatter too, however it is
-        // formed.
+        // Means of 1e4, and so the scatter, carry an absolute error of 1e-12, however it is formed.
         let tolerance = if offset == 0.0 { 1e-12 } else { 1e-10 };
         assert_statistics_close(&left, &want, tolerance, 1.0);
         assert_statistics_close(&tree, &want, tolerance, 1.0);
@@ -180,7 +179,7 @@ proptest! {
     }
 }
 
-/// Of more features than are mirrored at once.
+/// More features than are mirrored at once.
 #[test]
 fn second_moments_may_lie_column_by_column() {
     let (k, d) = (2, 19);
@@ -241,7 +240,7 @@ fn far_data_keeps_its_variance() {
         let exact = x.mapv(|v| v - 1e8);
         let mean = exact.mean_axis(Axis(0)).unwrap();
         let var = exact.var_axis(Axis(0), 0.0);
-        // The mean is rounded to 1.5e-8 at 1e8; the variance around it loses only that squared.
+        // The mean is rounded to 1.5e-8 at 1e8; the variance around it loses only the square.
         assert_all_close("mean", m.means().row(0).mapv(|v| v - 1e8), mean, 3e-8, 1.0);
         let got = match m.covariances() {
             Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_owned(),
@@ -277,7 +276,7 @@ fn a_component_that_lost_its_samples_retains_its_parameters() {
             (Covariances::Diag(a), Covariances::Diag(b)) => assert_eq!(a.row(1), b.row(1)),
             (Covariances::Spherical(a), Covariances::Spherical(b)) => assert_eq!(a[1], b[1]),
             (Covariances::Tied(a), Covariances::Tied(_)) => {
-                // Tied: the pooled scatter of those that have samples.
+                // Tied: the pooled scatter of the components with samples.
                 let one = x.var_axis(Axis(0), 0.0);
                 assert_all_close("tied", a.diag().to_owned(), one + 1e-6, 1e-12, 0.0);
             }
@@ -289,7 +288,7 @@ fn a_component_that_lost_its_samples_retains_its_parameters() {
 
 #[test]
 fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
-    // Half the samples are one point, and component 0 sits on it, too far from the others to share.
+    // Half of the samples are one point with component 0 on it, too far from the others to share.
     let mut x = normal(12, 60, 2, 200.0);
     x.slice_mut(s![..30, ..]).fill(1.0);
     for t in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
@@ -307,9 +306,8 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     }
 }
 
-/// What rounding leaves of zero is no variance: samples on a line or on a point far from the
-/// origin, whose scatter is positive definite by chance. A covariance that is nearly singular, but
-/// clear of rounding, is taken.
+/// The rounding left of zero is not a variance: samples on a line or point far from the origin have a scatter that is
+/// positive definite by chance. A covariance that is nearly singular, but clear of rounding, is kept.
 #[test]
 fn what_rounding_leaves_of_zero_is_not_positive_definite() {
     let start = |t: CovarianceType| {
@@ -320,8 +318,7 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
         };
         Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [9.0, 9.0]], covariances).unwrap()
     };
-    // Twenty samples of component 0 with this scatter around (1, 1), and twenty of component 1 that
-    // are well spread.
+    // Twenty samples of component 0 with this scatter around (1, 1), and twenty well spread ones of component 1.
     let statistics = |second: Covariances| {
         Statistics::from_centred_sums(CentredSums {
             weight: 40.0,
@@ -341,8 +338,7 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
         assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{left:e}");
         assert!(s.update(&previous, 1e-6, &Freeze::default()).unwrap().retained.is_empty());
     }
-    // The mean of 1 has the last place 2.2e-16, of which 64 are 1.4e-14, the square of which is
-    // 2e-28.
+    // A mean of 1 has the last place 2.2e-16; 64 of these are 1.4e-14, whose square is 2e-28.
     for (variance, usable) in [(1e-33, false), (1e-28, false), (3e-28, true), (1e-20, true)] {
         for (t, second) in [
             (CovarianceType::Diag, Covariances::Diag(array![[20.0, 20.0 * variance], [20.0, 20.0]])),
@@ -357,8 +353,7 @@ fn what_rounding_leaves_of_zero_is_not_positive_definite() {
     }
 }
 
-/// Where rounding of a nearly singular scatter may take more than a new covariance gains, the last
-/// one stays.
+/// If rounding of a nearly singular scatter may take more than a new covariance gains, the last one stays.
 #[test]
 fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
     let sums = |left: f64| {
@@ -373,12 +368,11 @@ fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
         .unwrap()
     };
     let previous = sums(1e-13).to_mixture(0.0).unwrap();
-    // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component, and rounding
-    // may take 0.011.
+    // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component; rounding may take 0.011.
     let update = sums(1.1e-13).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert_eq!(update.retained, [0]);
     assert_eq!(update.mixture.covariances(), previous.covariances());
-    // Of one of 1e-9 rounding takes next to nothing.
+    // For 1e-9 rounding takes next to nothing.
     let previous = sums(1e-9).to_mixture(0.0).unwrap();
     let update = sums(1.1e-9).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert!(update.retained.is_empty());
@@ -402,8 +396,7 @@ fn frozen_parameters_stay() {
         assert_eq!(u.weights(), m.weights());
         let u = s.update(&m, 0.0, &freeze(false, false, true)).unwrap().mixture;
         assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
-        // With frozen means the second moments are taken around those, and are larger than around
-        // the samples' means.
+        // Second moments around frozen means are larger than around the samples' means.
         let u = s.update(&m, 0.0, &freeze(false, true, false)).unwrap().mixture;
         assert_eq!(u.means(), m.means());
         let free = s.update(&m, 0.0, &Freeze::default()).unwrap().mixture;

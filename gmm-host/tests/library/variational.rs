@@ -1,5 +1,4 @@
-//! Variational inference: its steps and its bound against formulas written out in full, and what it
-//! has in common with EM.
+//! Variational inference: its steps and bound against the written-out formulas, and its agreement with EM.
 use crate::common::*;
 use gmm_host::{
     BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, Device, Error, Evaluator, Fit,
@@ -30,7 +29,7 @@ fn kinds() -> impl Iterator<Item = (CovarianceType, WeightConcentrationPriorType
         .flat_map(|t| WeightConcentrationPriorType::ALL.into_iter().map(move |kind| (t, kind)))
 }
 
-/// Responsibilities (N, K) whose rows sum to one.
+/// Returns responsibilities (N, K) whose rows sum to one.
 fn responsibilities(seed: u64, n: usize, k: usize) -> Array2<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut r = Array2::from_shape_simple_fn((n, k), || rng.random::<f64>().powi(3) + 1e-3);
@@ -41,8 +40,7 @@ fn responsibilities(seed: u64, n: usize, k: usize) -> Array2<f64> {
     r
 }
 
-/// The posterior with matrices for all covariance types, by the formulas of Bishop (2006), 10.2,
-/// which the types restrict.
+/// The posterior with matrices for all covariance types, by Bishop (2006), 10.2, restricted by the types.
 struct Plain<'a> {
     t: CovarianceType,
     prior: &'a VariationalPrior,
@@ -57,7 +55,6 @@ fn row(x: &Array2<f64>, i: usize) -> DVector<f64> {
     DVector::from_iterator(x.ncols(), x.row(i).iter().copied())
 }
 
-/// W₀⁻¹ as a matrix.
 fn matrix_of_prior(prior: &VariationalPrior) -> DMatrix<f64> {
     let d = prior.n_features();
     let values: Vec<f64> = prior.covariance.iter().collect();
@@ -68,7 +65,7 @@ fn matrix_of_prior(prior: &VariationalPrior) -> DMatrix<f64> {
     }
 }
 
-/// The nearest matrix of the form that a covariance type has for each component.
+/// Returns the nearest matrix of the form that a covariance type has for each component.
 fn restricted(t: CovarianceType, a: &DMatrix<f64>) -> DMatrix<f64> {
     match t {
         CovarianceType::Diag => DMatrix::from_diagonal(&a.diagonal()),
@@ -78,7 +75,7 @@ fn restricted(t: CovarianceType, a: &DMatrix<f64>) -> DMatrix<f64> {
 }
 
 impl<'a> Plain<'a> {
-    /// The M-step.
+    /// Makes the M-step.
     fn new(x: &Array2<f64>, r: &Array2<f64>, prior: &'a VariationalPrior, reg_covar: f64) -> Self {
         let ((n, k), t, d) = (r.dim(), prior.covariance_type(), x.ncols());
         let counts: Vec<f64> = (0..k).map(|c| r.column(c).sum()).collect();
@@ -116,7 +113,7 @@ impl<'a> Plain<'a> {
         Self { t, prior, concentration, beta, nu, m, w }
     }
 
-    /// Has the parameters of a posterior.
+    /// Takes the parameters of a posterior.
     fn of(mixture: &'a VariationalMixture) -> Self {
         let (t, k, d) = (mixture.covariance_type(), mixture.n_components(), mixture.n_features());
         let (beta, nu) = (mixture.mean_precision().to_vec(), mixture.degrees_of_freedom().to_vec());
@@ -133,7 +130,7 @@ impl<'a> Plain<'a> {
         Self { t, prior: mixture.prior(), concentration, beta, nu, m, w }
     }
 
-    /// E[log π], E[log v] and E[log (1 − v)] of a component.
+    /// Returns E[log π], E[log v] and E[log (1 − v)] of a component.
     fn log_weight(&self, c: usize) -> (f64, f64, f64) {
         let stick = |c: usize| {
             let (a, b) = self.concentration[c];
@@ -151,14 +148,14 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// E[log |Λ|].
+    /// Returns E[log |Λ|].
     fn log_det(&self, c: usize) -> f64 {
         let d = self.m[c].len();
         let digammas: f64 = (0..d).map(|i| digamma(0.5 * (self.nu[c] - i as f64))).sum();
         digammas + d as f64 * LN_2 + self.w[c].determinant().ln()
     }
 
-    /// The logarithms of the unnormalised responsibilities (N, K).
+    /// Returns the logarithms of the unnormalised responsibilities (N, K).
     fn log_rho(&self, x: &Array2<f64>) -> Array2<f64> {
         let d = x.ncols() as f64;
         Array2::from_shape_fn((x.nrows(), self.m.len()), |(i, c)| {
@@ -168,7 +165,7 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// The bound, term by term: equations 10.71 to 10.77.
+    /// Returns the bound, term by term: equations 10.71 to 10.77.
     fn elbo(&self, x: &Array2<f64>, r: &Array2<f64>) -> f64 {
         let (p, k, d) = (self.prior, self.m.len(), x.ncols() as f64);
         let m0 = DVector::from_vec(p.mean.to_vec());
@@ -209,7 +206,6 @@ impl<'a> Plain<'a> {
         sum
     }
 
-    /// Compares all parameters.
     fn assert_is(&self, what: &str, found: &VariationalMixture, tolerance: f64) {
         let of_process = |(a, b): &(f64, f64)| [*a, *b];
         let concentration: Vec<f64> = match self.prior.weight_concentration_type {
@@ -236,7 +232,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// r = ρ over its sum.
+/// Returns r = ρ over its sum.
 fn normalised(mut log_rho: Array2<f64>) -> Array2<f64> {
     for mut row in log_rho.outer_iter_mut() {
         let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -258,7 +254,7 @@ fn the_steps_and_the_bound_are_those_of_the_formulas() {
             let params = params(k, t, kind).reg_covar(reg_covar).tol(0.0).start_statistics(statistics);
             let start = fit(params.clone().max_iter(0), &mut reference(x.view())).mixture;
             let mut plain = Plain::new(&x, &r, start.prior(), reg_covar);
-            // Both are float64; the inverses of the plain one lose a few digits.
+            // Both are float64; the plain one's inverses lose a few digits.
             plain.assert_is(&what, &start, 1e-12);
             let found = fit(params.max_iter(4), &mut reference(x.view()));
             let mut bounds = Vec::new();
@@ -274,7 +270,7 @@ fn the_steps_and_the_bound_are_those_of_the_formulas() {
                 assert_all_close(&what, full, bounds, 1e-11, 100.0);
                 assert_eq!(found.elbo(), found.lower_bounds[3] + constant);
             } else {
-                // What is scatter in excess only lowers the bound.
+                // Excess scatter only lowers the bound.
                 assert!(found.elbo() < bounds[3], "{what}");
             }
             let scores = found.mixture.score_samples(&x).unwrap();
@@ -287,7 +283,7 @@ fn the_steps_and_the_bound_are_those_of_the_formulas() {
     }
 }
 
-/// The prior of scikit-learn: the mean and the covariance of the samples.
+/// scikit-learn's prior: the mean and the covariance of the samples.
 #[test]
 fn what_is_not_given_of_a_prior_is_of_the_samples() {
     let x = normal(3, 50, 2, 7.0) * &array![1.0, 30.0];
@@ -325,7 +321,7 @@ fn the_bound_never_falls() {
                 let params = params(6, t, kind).reg_covar(0.0).tol(0.0).init_params(InitParams::Random).max_iter(20);
                 let fit = fit(params.weight_concentration_prior(0.05).random_state(seed), &mut evaluator);
                 for pair in fit.lower_bounds.windows(2) {
-                    // The bound is a difference of sums that rounding leaves so exact.
+                    // Rounding leaves the bound, a difference of sums, this exact.
                     assert!(pair[1] >= pair[0] - 1e-11 * pair[0].abs().max(1e3), "{t} {kind} {missing}: {pair:?}");
                     steps += 1;
                 }
@@ -335,7 +331,7 @@ fn the_bound_never_falls() {
     assert_eq!(steps, 4 * 8 * 2 * 19);
 }
 
-/// All ways to freeze parts of a posterior, but none and all.
+/// Returns all ways to freeze some but not all parts of a posterior.
 fn freezes() -> impl Iterator<Item = Freeze> {
     (1..7).map(|bits| Freeze {
         weights: (bits & 1 > 0).into(),
@@ -362,7 +358,7 @@ fn what_is_frozen_stays_and_the_bound_never_falls() {
                 let samples = samples.unwrap();
                 let found = fit(params.clone(), &mut gmm_host::CpuEvaluator::new(samples).unwrap());
                 for pair in found.lower_bounds.windows(2) {
-                    // As where nothing is frozen.
+                    // The tolerance without freezing.
                     assert!(pair[1] >= pair[0] - 1e-11 * pair[0].abs().max(1e3), "{t} {kind} {freeze:?}: {pair:?}");
                     steps += 1;
                 }
@@ -393,7 +389,6 @@ fn the_bound_of_a_fit_with_frozen_parts_is_that_of_the_formulas() {
     }
 }
 
-/// All parameters of a posterior.
 fn numbers(mixture: &VariationalMixture) -> Vec<f64> {
     let (beta, nu) = (mixture.mean_precision().to_vec(), mixture.degrees_of_freedom().to_vec());
     let matrices = [mixture.weight_concentration(), mixture.means()].map(|v| v.iter().copied().collect());
@@ -419,7 +414,7 @@ fn one_chunk_of_everything_is_one_step_of_a_fit() {
     }
 }
 
-/// The weight and the mean of each component, in an order that does not depend on the start.
+/// Returns the weight and mean of each component, in an order that does not depend on the start.
 fn by_first_feature(mixture: &VariationalMixture) -> Vec<f64> {
     let (weights, means) = (mixture.weights(), mixture.means());
     let mut order: Vec<usize> = (0..weights.len()).collect();
@@ -446,10 +441,9 @@ fn stochastic_variational_inference_approaches_the_fit() {
                 assert!(bound.is_finite());
             }
             let found = stream.mixture();
-            // The posterior is of all samples.
+            // The posterior counts all samples.
             assert_close(&what, found.mean_precision().sum(), 6003.0, 1e-12, 0.0);
-            // The last chunks weigh as much as about 8 of 20: five standard errors of a mean of 800
-            // samples with deviations up to 1.
+            // The last chunks weigh about 8 of 20: five standard errors of a mean of 800 samples with deviations of 1.
             let pairs = by_first_feature(found).into_iter().zip(by_first_feature(&whole));
             assert_all_close(&what, pairs.map(|(a, b)| a - b), [0.0; 9], 5.0 / 800f64.sqrt(), 1.0);
         }
@@ -480,8 +474,7 @@ fn the_number_of_threads_makes_no_difference() {
     }
 }
 
-/// log p(x) of samples of one component with one feature: each given those before it is of a
-/// Student distribution.
+/// Returns log p(x) of one component's samples of one feature: each has a Student distribution given the earlier ones.
 fn log_evidence(x: &[f64], prior: &VariationalPrior) -> f64 {
     let (mut beta, mut nu, mut m) = (prior.mean_precision, prior.degrees_of_freedom, prior.mean[0]);
     let mut inverse: f64 = prior.covariance.iter().sum();
@@ -504,7 +497,7 @@ fn the_bound_is_the_evidence_of_two_components_that_share_no_sample() {
     let x = Array2::from_shape_vec((9, 1), [&left[..], &right[..]].concat()).unwrap();
     let r = Array2::from_shape_fn((9, 2), |(i, c)| f64::from((i < 5) == (c == 0)));
     let (gamma, n) = (0.7, [5.0, 4.0]);
-    // All types are the same for one feature, but the tied one.
+    // For one feature all types but the tied one are the same.
     for (t, kind) in kinds().filter(|(t, _)| *t != CovarianceType::Tied) {
         let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
         let covariance = Covariances::from_vec(t, 1, 1, vec![2.0]).unwrap();
@@ -521,7 +514,7 @@ fn the_bound_is_the_evidence_of_two_components_that_share_no_sample() {
         };
         let prior = found.mixture.prior();
         let expected = labels + log_evidence(&left, prior) + log_evidence(&right, prior);
-        // lgamma of both sides is exact to some 10⁻¹⁴.
+        // lgamma is exact to some 10⁻¹⁴ on both sides.
         assert_close(&format!("{t} {kind}"), found.elbo(), expected, 1e-12, 1.0);
         assert!(found.converged);
     }
@@ -544,8 +537,7 @@ fn a_sample_of_weight_two_counts_as_two() {
     }
 }
 
-/// E[log π] of components behind many others may be so low that π is no number; a sample that is
-/// far from all others belongs to such a component all the same.
+/// E[log π] of late components may be so low that π underflows; a far sample still belongs to such a component.
 #[test]
 fn weights_below_all_numbers_count() {
     for t in CovarianceType::ALL {
@@ -594,7 +586,7 @@ fn all_backends_find_the_same() {
             let params = params.clone().start_statistics(statistics);
             let expected = fit(params.clone(), &mut reference(seen.view()));
             let found = fit(params, backend.evaluator(x.view(), None).as_mut());
-            // Thirty iterations may enlarge what rounding of float32 leaves.
+            // Thirty iterations may amplify float32's rounding.
             let tolerance = backend.tolerance(1e-9, 2e-3);
             let weights = found.mixture.weights();
             assert_all_close(backend.name, weights, expected.mixture.weights(), tolerance, 1.0);
@@ -603,8 +595,7 @@ fn all_backends_find_the_same() {
     }
 }
 
-/// Chunks that are brought to the device one after the other, and several devices, of weighted
-/// samples with missing values.
+/// Weighted samples with missing values, in chunks brought to the device in turn and on several devices.
 #[test]
 fn chunks_and_several_devices_find_the_same() {
     let mut x = blobs(5, 300, 2);
@@ -668,7 +659,6 @@ fn few_components_stay_alive() {
         let params = BayesianGaussianMixtureParams::new(10).init_params(init).weight_concentration_prior(1e-2);
         let (found, labels) = params.max_iter(1000).fit_predict(&x).unwrap();
         let alive = found.mixture.weights().iter().filter(|w| **w > 0.02).count();
-        // Three blobs.
         assert_eq!((alive, found.converged), (3, true), "{init}");
         assert_eq!(labels, found.mixture.predict(&x).unwrap());
         let proba = found.mixture.predict_proba(&x).unwrap();
@@ -722,7 +712,7 @@ fn what_cannot_be_is_an_error() {
     let freeze = Freeze { weights: true.into(), ..Freeze::default() };
     let other = new().weight_concentration_prior_type(WeightConcentrationPriorType::DirichletDistribution);
     assert!(message(other.start(start).freeze(freeze)).contains("freeze"));
-    // All samples are equal, and so their covariance, which is the prior's, is singular.
+    // All samples are equal, so their covariance, which is the prior's, is singular.
     let equal = Array2::<f64>::ones((10, 2));
     assert!(new().reg_covar(0.0).fit(&equal).is_err());
 }

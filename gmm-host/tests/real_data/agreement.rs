@@ -1,5 +1,4 @@
-//! EM gives what scikit-learn 1.9.1 gives from the same start in the same number of iterations.
-//! Data sets that are not part of the repository and not beside it either are reported as ignored.
+//! EM matches scikit-learn 1.9.1, step by step from the same start. Tests of absent data are reported as ignored.
 use crate::common::{BACKENDS, agreement};
 use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams, Predict, Samples};
 use libtest_mimic::Trial;
@@ -34,9 +33,9 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// 200,000 frames of speech, standardised, K = 8, diagonal: scikit-learn's
-/// `GaussianMixture(8, covariance_type="diag", random_state=0)` scores −16.311243654325757 in 33
-/// iterations. EM ends in one of several optima, so the best of a few starts has to be as good.
+/// 200,000 frames of speech, standardised, K = 8, diagonal: scikit-learn's `GaussianMixture(8, covariance_type="diag",
+/// random_state=0)` scores −16.311243654325757 in 33 iterations. EM ends in one of several optima, so the best of a few
+/// starts must be as good.
 fn speech_reaches_scikit_learns_score() {
     let x: Array2<f32> = ndarray_npy::read_npy(agreement::real(SPEECH).unwrap()).unwrap();
     let mut x = x.mapv(f64::from);

@@ -1,5 +1,4 @@
-//! Samples that need more digits, on the CPU; and fits of real float32 data. Data that is not
-//! beside the repository is reported as ignored.
+//! Samples that need more digits, on the CPU, and fits of real float32 data; ignored without the data.
 use crate::common::{agreement, far, precision};
 use gmm_host::{CovarianceType, CpuEvaluator, GaussianMixtureParams};
 use libtest_mimic::Trial;
@@ -36,8 +35,7 @@ fn read(file: &str) -> Array2<f32> {
     ndarray_npy::read_npy(agreement::real(file).unwrap()).unwrap()
 }
 
-/// Fewer samples than columns in every component, so that only `reg_covar` makes the covariances
-/// positive definite.
+/// Each component has fewer samples than columns, so only `reg_covar` makes the covariances positive definite.
 fn wide_data() {
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Full);
     precision::assert_as_float64(LOAD, &read("wide500.npy"), &params, "wide500, full, K=8");

@@ -7,7 +7,6 @@ use gmm_kernels::entries;
 use gmm_kernels::pairwise::centres::{CentresArgs, THREADS, TILE_CENTRES, TILE_ROWS};
 use ndarray::{ArrayView2, Axis};
 
-/// Centres on the device, and room for rows and values.
 pub struct Centres {
     queue: Queue,
     kernel: Kernel<CentresArgs>,
@@ -17,7 +16,7 @@ pub struct Centres {
 }
 
 impl Centres {
-    /// Makes the device of this number ready for centres of `d` features.
+    /// Prepares the device of this number for centres of `d` features.
     pub fn open(ordinal: usize, d: usize) -> Result<Self> {
         let queue = Queue::open(ordinal)?;
         let kernel = queue.kernel(&entries::gaussian_centres())?;
@@ -26,8 +25,8 @@ impl Centres {
         Ok(Self { queue, kernel, centres, x, values })
     }
 
-    /// The values of the rows of `x` (N, D) with all `centres` (M, D), (N, M). Centres are never
-    /// changed, only added; those on the device are replaced if their number has changed.
+    /// Computes the values of the rows of `x` (N, D) with all `centres` (M, D), (N, M). Centres are only ever added, so
+    /// a new number of them means that the device's copy must be replaced.
     pub fn gaussian(
         &mut self,
         gamma: f64,
@@ -59,7 +58,7 @@ impl Centres {
         seconds(&self.queue, repeats, |work| self.start(work, gamma))
     }
 
-    /// Takes rows to the device, and makes room for their values.
+    /// Copies rows to the device, and makes room for their values.
     fn take(&mut self, x: ArrayView2<'_, f32>, centres: ArrayView2<'_, f32>) -> Result<()> {
         if self.centres.n != centres.nrows() {
             self.centres.replace(&self.queue, centres)?;

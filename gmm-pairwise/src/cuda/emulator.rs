@@ -1,5 +1,4 @@
-//! Inner products in every way, and the Gaussian kernel, on an emulated device. The tolerances are
-//! those that this crate promises.
+//! Inner products in every way, and the Gaussian kernel, on an emulated device, within the promised tolerances.
 use super::{Centres, Pairs, Products, start};
 use gmm_driver::Driver;
 use gmm_kernels::simt::emulator::driver;
@@ -9,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::sync::Once;
 
-/// Puts the emulated driver in the place of the machine's, for this process.
+/// Replaces the machine's driver by the emulated one, for this process.
 fn emulate() {
     static ONCE: Once = Once::new();
     // SAFETY: the emulator's functions have the driver's signatures, and check their memory.
@@ -28,7 +27,7 @@ fn shifted(seed: u64, n: usize, d: usize, shift: f32) -> Array2<f32> {
     Array2::from_shape_simple_fn((n, d), || rng.sample(StandardNormal)) + shift
 }
 
-/// The products in every way that there is, twice each.
+/// Returns the products in every way, each computed twice.
 fn in_every_way(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Vec<(String, Array2<f32>)> {
     emulate();
     let mut products = Products::open(0, matrix.view()).unwrap();
@@ -50,7 +49,7 @@ fn in_every_way(vectors: &Array2<f32>, matrix: &Array2<f32>) -> Vec<(String, Arr
 
 #[test]
 fn products_have_the_accuracy_of_float32() {
-    // Even and odd M; tiles that are not full, and two along each side; one to four chunks.
+    // Even and odd M; partial tiles, and two along each side; one to four chunks.
     for (n, d, m, shift) in
         [(3, 1, 1, 0.0), (257, 20, 3, 0.0), (5, 33, 130, 1.0), (70, 100, 65, 10.0), (3, 700, 2, 0.0)]
     {
@@ -60,15 +59,13 @@ fn products_have_the_accuracy_of_float32() {
             let size = v.mapv(f64::abs).dot(&w.t().mapv(f64::abs));
             let error: f64 = got.iter().zip(&v.dot(&w.t())).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
             let ratio = (error / size.iter().map(|v| v * v).sum::<f64>()).sqrt();
-            // The emulator does not truncate, so that what is left are the parts l·l and the
-            // roundings of l, and of the sums.
+            // The emulator does not truncate: the error comes from the parts l·l and the roundings of l and the sums.
             assert!(ratio < 3e-7, "{way} N={n} D={d} M={m}: {ratio:e}");
         }
     }
 }
 
-/// Rows of zeros, of the largest, the smallest and subnormal numbers, and rows that span a wide
-/// range.
+/// Rows of zeros, of the largest, the smallest and subnormal numbers, and of a wide range.
 #[test]
 fn products_of_extreme_rows() {
     let rows =
@@ -78,8 +75,7 @@ fn products_of_extreme_rows() {
     let truth = x.mapv(f64::from).dot(&ones.mapv(f64::from).t());
     let all = in_every_way(&x, &ones);
     for ((i, j), &truth) in truth.indexed_iter() {
-        // Of the row's largest number 2⁻²² for each of three numbers; a product below the normal
-        // numbers loses its digits.
+        // 2⁻²² of the row's largest number for each of three numbers; a product below the normal numbers loses digits.
         let largest =
             x.row(i).iter().fold(0.0f32, |m, v| m.max(v.abs())) * ones.row(j).iter().fold(0.0, |m: f32, v| m.max(*v));
         let allowed = f64::from(largest) * 3.0 * 2f64.powi(-22) + f64::from(f32::MIN_POSITIVE) * 2f64.powi(-20);

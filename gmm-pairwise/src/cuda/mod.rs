@@ -1,4 +1,4 @@
-//! The comparisons on a GPU, by the kernels of `gmm_kernels::pairwise`.
+//! Comparisons on a GPU, by the kernels of `gmm_kernels::pairwise`.
 mod centres;
 #[cfg(test)]
 mod emulator;
@@ -18,10 +18,10 @@ use gmm_kernels::pairwise::products::TILINGS;
 use ndarray::ArrayView2;
 use std::f64::consts::LOG2_E;
 
-/// Numbers that pass through the device at a time, of the rows and of the results: 256 MiB.
+/// The most numbers on the device at a time, of the rows and of the results: 256 MiB.
 const MOST_AT_ONCE: usize = 1 << 26;
 
-/// Makes the first device ready, and compiles the kernels.
+/// Prepares the first device, and compiles the kernels.
 pub fn start() -> Result<()> {
     let queue = Queue::open(0)?;
     queue.kernel(&entries::split_rows())?;
@@ -34,18 +34,17 @@ pub fn start() -> Result<()> {
     Ok(())
 }
 
-/// Rows that are taken at a time, with so many results each.
+/// Returns the rows taken at a time, with `results` results each.
 fn rows_at_once(d: usize, results: usize) -> usize {
     (MOST_AT_ONCE / d.max(results)).max(1)
 }
 
-/// The exponents' factor: exp(−γs) = 2^(factor · s).
+/// The factor of the exponents: exp(−γs) = 2^(factor · s).
 fn factor(gamma: f64) -> f32 {
     (-gamma * LOG2_E) as f32
 }
 
-/// Seconds of what `start` puts into the queue, the mean over `repeats` times of it back to back,
-/// after one that is not timed.
+/// Returns the mean seconds of the work that `start` enqueues, over `repeats` consecutive runs after an untimed one.
 fn seconds<'env>(queue: &'env Queue, repeats: u32, start: impl Fn(&Work<'env>) -> Result<()>) -> Result<f64> {
     let repeats = repeats.max(1);
     queue.run(&start)?;
@@ -53,7 +52,7 @@ fn seconds<'env>(queue: &'env Queue, repeats: u32, start: impl Fn(&Work<'env>) -
     Ok(all / f64::from(repeats))
 }
 
-/// Rows that lie on the device column by column, with the stride of [`stride`].
+/// Rows on the device, stored by columns with the stride of [`stride`].
 #[derive(Debug)]
 struct Rows {
     x: Memory<f32>,
@@ -66,7 +65,6 @@ impl Rows {
         Ok(Self { x: queue.memory(d)?, n: 0, d })
     }
 
-    /// Puts rows of D numbers in the place of those that were there.
     fn replace(&mut self, queue: &Queue, rows: ArrayView2<'_, f32>) -> Result<()> {
         let columns = transposed(rows);
         self.x.reserve(columns.len())?;
@@ -80,7 +78,6 @@ impl Rows {
     }
 }
 
-/// [`Rows`], borrowed for a launch.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
     x: Numbers<'a, f32>,
@@ -89,7 +86,7 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    /// The columns of at least one row, for `what`.
+    /// Returns the columns of at least one row, for `what`.
     fn argument(&self, what: &'static str) -> Result<data::Columns> {
         let stride = stride(self.n);
         require(what, self.n > 0)?;

@@ -8,10 +8,8 @@ use gmm_kernels::entries;
 use gmm_kernels::pairwise::pairs::PairsArgs;
 use ndarray::ArrayView2;
 
-/// Threads of a block.
 const THREADS: u32 = 256;
 
-/// Pairs of rows on the device, and room for their values.
 pub struct Pairs {
     queue: Queue,
     kernel: Kernel<PairsArgs>,
@@ -20,8 +18,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Takes two arrays of the same shape, of at least one row and one column, to the device of
-    /// this number.
+    /// Copies two non-empty arrays of the same shape to the device of this number.
     pub fn open(ordinal: usize, arrays: [ArrayView2<'_, f32>; 2]) -> Result<Self> {
         let queue = Queue::open(ordinal)?;
         let (n, d) = arrays[0].dim();
@@ -34,7 +31,6 @@ impl Pairs {
         Ok(Self { queue, kernel, rows, values })
     }
 
-    /// The values of all pairs.
     pub fn gaussian(&mut self, gamma: f64, out: &mut [f32]) -> Result<()> {
         self.queue.run(|work| {
             self.start(work, gamma)?;

@@ -1,5 +1,5 @@
-//! Inner products with a resident matrix: of few vectors by `products_few` in one launch, of more
-//! by `split_rows` and the tensor cores in tiles of one of three sizes.
+//! Inner products with a resident matrix: few vectors by `products_few` in one launch, more by `split_rows` and the
+//! tensor cores, in tiles of one of three sizes.
 use super::launch::launch;
 use super::{rows_at_once, seconds};
 use gmm_host::cuda::{Grid, Kernel, Memory, Numbers, Queue, Work, require};
@@ -12,18 +12,17 @@ use gmm_kernels::simt::WARP;
 use ndarray::{ArrayView2, Axis};
 use std::ops::RangeInclusive;
 
-/// What was measured of tiles on an H100.
+/// Times of tiles, measured on an H100.
 const TILING_TIMES: [(Tiling, Times); 3] = [
     (LARGE, Times { start: 14.0, block: 0.0, hidden: 0.0, chunk: 2.6 }),
     (MEDIUM, Times { start: 6.9, block: 0.0, hidden: 0.2, chunk: 0.36 }),
     (SMALL, Times { start: 4.7, block: 0.0, hidden: 0.07, chunk: 0.2 }),
 ];
-/// The same of `products_few`, where the second-level cache holds the matrix.
+/// Times of `products_few` with the matrix in the second-level cache.
 const FEW_TIMES: Times = Times { start: 4.0, block: 0.37, hidden: 0.0, chunk: 0.045 };
-/// Microseconds of a chunk of `products_few` where the matrix comes from the memory for each eight
-/// vectors.
+/// Microseconds of a chunk of `products_few` if each eight vectors read the matrix from memory.
 const FEW_CHUNK_FROM_MEMORY: f64 = 0.095;
-/// Microseconds until the blocks that follow others on a multiprocessor have their first chunks.
+/// Microseconds until later blocks of a multiprocessor have their first chunks.
 const NEXT_BLOCKS: f64 = 3.0;
 
 /// A matrix on the device, split once, and room for vectors and products.
@@ -33,17 +32,16 @@ pub struct Products {
     multiply: Vec<Multiply>,
     matrix: Split,
     vectors: Split,
-    /// The sums of the shares of tiles, and for each tile how many are there: zero between
-    /// launches.
+    /// The sums of the shares of tiles, and for each tile the number of finished ones: zero between launches.
     sums: Memory<f32>,
     ready: Memory<u32>,
-    /// The vectors before they are split, and the products.
+    /// The vectors before the split, and the products.
     plain: Memory<f32>,
     products: Memory<f32>,
 }
 
 impl Products {
-    /// Takes a matrix of at least one row and one column to the device of this number.
+    /// Copies a non-empty matrix to the device of this number.
     pub fn open(ordinal: usize, matrix: ArrayView2<'_, f32>) -> Result<Self> {
         let queue = Queue::open(ordinal)?;
         let (m, d) = matrix.dim();
@@ -73,12 +71,12 @@ impl Products {
         Ok(this)
     }
 
-    /// The products of `vectors` (N, D) with the matrix's rows, (N, M).
+    /// Computes the products of `vectors` (N, D) with the matrix's rows, (N, M).
     pub fn products(&mut self, vectors: ArrayView2<'_, f32>, out: &mut [f32]) -> Result<()> {
         self.products_by(vectors, out, Self::way)
     }
 
-    /// As [`products`](Self::products), in the way that `way` gives for a number of vectors.
+    /// As [`products`](Self::products), in the way that `way` returns for a number of vectors.
     pub fn products_by(
         &mut self,
         vectors: ArrayView2<'_, f32>,
@@ -101,7 +99,7 @@ impl Products {
         Ok(())
     }
 
-    /// Seconds of the split and the product of vectors that are on the device.
+    /// Returns the seconds of the split and the product of vectors on the device.
     pub fn seconds(&mut self, vectors: ArrayView2<'_, f32>, repeats: u32) -> Result<f64> {
         let n = vectors.nrows();
         let way = self.way(n)?;
@@ -111,7 +109,6 @@ impl Products {
         seconds(&self.queue, repeats, |work| self.start(work, n, way))
     }
 
-    /// Makes room for vectors and their products.
     fn prepare(&mut self, vectors: usize, way: Way) -> Result<()> {
         self.plain.reserve(vectors * self.matrix.d)?;
         if let Kernels::Split(_, tiling) = way.kernels {
@@ -125,27 +122,26 @@ impl Products {
         self.products.reserve(vectors * self.matrix.rows)
     }
 
-    /// Starts to split the first `rows` rows that were uploaded.
+    /// Enqueues the split of the first `rows` uploaded rows.
     fn start_split<'a>(&'a self, work: &Work<'a>, rows: usize, to: Halves<'a>) -> Result<()> {
         let most = 64 * self.queue.limits().multiprocessors as usize;
         let grid = Grid::new(rows.min(most) as u32, split::threads(to.d), split::SHARED_BYTES);
         work.launch(self.split, grid, SplitLaunch { plain: self.plain.numbers(), to })
     }
 
-    /// How to multiply n vectors in the least time.
     fn way(&self, n: usize) -> Result<Way> {
         let fastest = self.ways(n).min_by(|(_, a), (_, b)| a.total_cmp(b));
         fastest.map(|(way, _)| way).ok_or_else(too_little_shared)
     }
 
-    /// All ways to multiply n vectors, with the time that each is expected to take.
+    /// Returns all ways to multiply n vectors, with their expected times.
     pub fn ways(&self, n: usize) -> impl Iterator<Item = (Way, f64)> {
         let multiprocessors = self.queue.limits().multiprocessors as usize;
         let task = Task { n, m: self.matrix.rows, chunks: self.matrix.d.div_ceil(SEGMENT), multiprocessors };
         self.multiply.iter().flat_map(move |multiply| multiply.ways(task))
     }
 
-    /// Starts to multiply the first `n` vectors that were uploaded.
+    /// Enqueues the multiplication of the first `n` uploaded vectors.
     fn start<'a>(&'a self, work: &Work<'a>, n: usize, way: Way) -> Result<()> {
         let matrix = self.matrix.part(0..self.matrix.rows)?;
         let (plain, products) = (self.plain.numbers(), self.products.numbers());
@@ -169,29 +165,28 @@ impl Products {
     }
 }
 
-/// The kernels that multiply.
 #[derive(Debug, Clone, Copy)]
 enum Kernels {
-    /// Vectors as they are.
+    /// For vectors as they are.
     Few(Kernel<ProductsFewArgs>),
-    /// Vectors that `split_rows` has split, in tiles of this size.
+    /// For vectors split by `split_rows`, in tiles of this size.
     Split(Kernel<ProductsArgs>, Tiling),
 }
 
-/// What kernels are expected to take, in microseconds.
+/// The expected times of kernels, in microseconds.
 #[derive(Clone, Copy)]
 struct Times {
-    /// For their launches and the first blocks, whatever the number of chunks.
+    /// Of the launches and the first blocks, for any number of chunks.
     start: f64,
-    /// For each block on the multiprocessor, whatever the number of chunks.
+    /// Of each block on the multiprocessor, for any number of chunks.
     block: f64,
-    /// For a chunk: what other blocks on the same multiprocessor hide.
+    /// Of a chunk, hidden by other blocks on the same multiprocessor.
     hidden: f64,
-    /// For a chunk of each block on the multiprocessor.
+    /// Of a chunk of each block on the multiprocessor.
     chunk: f64,
 }
 
-/// (n, m) products of rows of so many chunks.
+/// (n, m) products of rows of `chunks` chunks.
 #[derive(Clone, Copy)]
 struct Task {
     n: usize,
@@ -200,24 +195,22 @@ struct Task {
     multiprocessors: usize,
 }
 
-/// A way to compute products.
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
     kernels: Kernels,
-    /// Blocks among which the chunks of a tile are divided.
+    /// The blocks that share the chunks of a tile.
     shares: usize,
 }
 
-/// Kernels that multiply, with their times.
 struct Multiply {
     kernels: Kernels,
     times: Times,
-    /// Blocks that a multiprocessor holds at once.
+    /// The blocks that a multiprocessor runs at once.
     at_once: usize,
 }
 
 impl Multiply {
-    /// Those for M rows of D numbers whose tiles fit the device's shared memory.
+    /// Returns the kernels for M rows of D numbers whose tiles fit the device's shared memory.
     fn all(queue: &Queue, (m, d): (usize, usize)) -> Result<Vec<Self>> {
         let (limits, mut all) = (queue.limits(), Vec::new());
         let few = queue.kernel(&entries::products_few())?;
@@ -227,7 +220,7 @@ impl Multiply {
             all.push(Self {
                 kernels: Kernels::Few(few),
                 times: Times { chunk, ..FEW_TIMES },
-                // Those that follow others are not waited for.
+                // Later blocks are not waited for.
                 at_once: usize::MAX,
             });
         }
@@ -241,8 +234,7 @@ impl Multiply {
         if all.is_empty() { Err(too_little_shared()) } else { Ok(all) }
     }
 
-    /// The ways in which these kernels compute products, with the time that each is expected to
-    /// take.
+    /// Returns the ways of these kernels to compute products, with their expected times.
     fn ways(&self, task: Task) -> impl Iterator<Item = (Way, f64)> {
         let most_shares = match self.kernels {
             Kernels::Few(_) => 1,
@@ -251,7 +243,7 @@ impl Multiply {
         (1..=most_shares).map(move |shares| (Way { kernels: self.kernels, shares }, self.time(task, shares)))
     }
 
-    /// The time expected: of the multiprocessor that has the most blocks, as many at once as fit.
+    /// Returns the expected time of the multiprocessor with the most blocks, as many at once as fit.
     fn time(&self, Task { n, m, chunks, multiprocessors }: Task, shares: usize) -> f64 {
         let (tiles, products) = match self.kernels {
             Kernels::Few(_) => (products_few::blocks(n, m), 0),
@@ -261,7 +253,7 @@ impl Multiply {
         let blocks = (tiles * shares).div_ceil(multiprocessors);
         let rounds = blocks.div_ceil(self.at_once) as f64;
         let of_chunks = chunks.div_ceil(shares) as f64 * (rounds * hidden + blocks as f64 * chunk);
-        // To leave the sums of the shares, wait until all are there, and add them up.
+        // Leave the sums of the shares, wait for all, and add them.
         let of_shares = if shares == 1 { 0.0 } else { 1.0 + shares as f64 * (0.2 + 5e-5 * products as f64) };
         start + (rounds - 1.0) * NEXT_BLOCKS + blocks as f64 * block + of_chunks + of_shares
     }
@@ -278,7 +270,6 @@ fn too_little_shared() -> Error {
     }
 }
 
-/// Room for split rows of D numbers.
 struct Split {
     halves: Memory<u32>,
     scales: Memory<f32>,
@@ -307,10 +298,9 @@ impl Split {
     }
 }
 
-/// How many rows a launch takes.
 const ROWS: RangeInclusive<usize> = 1..=i32::MAX as usize;
 
-/// Some split rows: as many numbers as they need.
+/// Some split rows, with all the numbers they need.
 #[derive(Clone, Copy)]
 struct Halves<'a> {
     halves: Numbers<'a, u32>,
@@ -350,15 +340,15 @@ struct ProductsLaunch<'a> {
     tiling: Tiling,
     vectors: Halves<'a>,
     matrix: Halves<'a>,
-    /// Blocks among which the chunks of a tile are divided; where there are several, with their
-    /// sums, and for each tile how many are ready.
+    /// The blocks that share the chunks of a tile; if several, `sums` holds their sums, and `ready` the number of
+    /// finished ones for each tile.
     shares: usize,
     sums: Numbers<'a, f32>,
     ready: Numbers<'a, u32>,
     products: Numbers<'a, f32>,
 }
 
-// Rows begin at multiples of 128 bytes, sums where memory was allocated.
+// Rows begin at multiples of 128 bytes, sums at an allocation.
 launch!(ProductsLaunch<'_>, ProductsArgs, "products", |launch, grid, what| {
     let (n, m, d) = (launch.vectors.rows, launch.matrix.rows, launch.vectors.d);
     let (tiling, shares) = (launch.tiling, launch.shares);
@@ -389,7 +379,7 @@ struct FewLaunch<'a> {
     products: Numbers<'a, f32>,
 }
 
-// Vectors begin where memory was allocated.
+// Vectors begin at an allocation.
 launch!(FewLaunch<'_>, ProductsFewArgs, "products_few", |launch, grid, what| {
     let (n, m, d) = (launch.n, launch.matrix.rows, launch.matrix.d);
     let warps = (grid.threads / WARP) as usize;

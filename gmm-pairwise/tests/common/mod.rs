@@ -11,13 +11,13 @@ fn normal(seed: u64, n: usize, d: usize, shift: f64) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || shift + rng.sample::<f64, _>(StandardNormal))
 }
 
-/// The same numbers in float64 and float32: rounded to float32.
+/// Returns the numbers rounded to float32, in float64 and float32.
 fn both(x: &Array2<f64>) -> (Array2<f64>, Array2<f32>) {
     let narrow = x.mapv(|v| v as f32);
     (narrow.mapv(f64::from), narrow)
 }
 
-/// exp(−γ‖a − b‖²), with ‖a − b‖².
+/// Returns exp(−γ‖a − b‖²), and ‖a − b‖².
 fn truth(gamma: f64, a: ArrayView2<f64>, b: ArrayView2<f64>, i: usize, j: usize) -> (f64, f64) {
     let square: f64 = a.row(i).iter().zip(b.row(j)).map(|(a, b)| (a - b).powi(2)).sum();
     ((-gamma * square).exp(), square)
@@ -32,7 +32,7 @@ fn assert_value<T: Number>(what: &str, got: T, gamma: f64, (truth, square): (f64
     assert!((got - truth).abs() <= allowed, "{what}: {got:e} for {truth:e}, {allowed:e} allowed");
 }
 
-/// Shapes that fill no tile, one element, one row, one column; near the origin and far from it.
+/// Partial tiles, one element, one row, one column; near the origin and far from it.
 pub fn pairs(device: Device, float64: bool) {
     let shapes =
         [(1, 1), (7, 1), (1, 20), (1000, 20), (333, 16), (129, 17), (70, 31), (65, 100), (3, 1003), (20_011, 20)];
@@ -86,7 +86,6 @@ pub fn growing_centres(device: Device, float64: bool) {
     }
 }
 
-/// ‖error‖ / ‖|V|·|M|ᵀ‖.
 fn assert_products<T: Number>(what: &str, got: &Array2<T>, vectors: &Array2<f64>, matrix: &Array2<f64>, bound: f64) {
     let truth = vectors.dot(&matrix.t());
     let size = vectors.mapv(f64::abs).dot(&matrix.t().mapv(f64::abs));
@@ -109,7 +108,7 @@ pub fn products(device: Device, float64: bool) {
         let mut resident = InnerProducts::load(device, m32.view()).unwrap();
         assert_eq!((resident.n_rows(), resident.n_columns()), (m, d));
         assert_products(&what, &resident.products(v32.view()).unwrap(), &v64, &m64, 1e-6);
-        // One at a time, and in another memory order.
+        // One vector at a time, and another memory order.
         let first = resident.products(v32.slice(s![..1, ..])).unwrap();
         assert_products(&what, &first, &v64.slice(s![..1, ..]).to_owned(), &m64, 1e-6);
         let fortran = Array2::from_shape_fn((n, d).f(), |ij| v32[ij]);
@@ -117,7 +116,7 @@ pub fn products(device: Device, float64: bool) {
     }
 }
 
-/// Arrays of other memory orders: the same operations in the same order.
+/// Other memory orders take the same operations in the same order.
 pub fn memory_orders(device: Device) {
     let (a, b) = (normal(7, 600, 12, 0.0).mapv(|v| v as f32), normal(8, 600, 12, 0.0).mapv(|v| v as f32));
     let kernel = GaussianKernel::new(0.1).unwrap();
@@ -132,7 +131,7 @@ pub fn memory_orders(device: Device) {
     assert_eq!(matrix(same_as_b, fortran.view()), matrix(b.view(), a.view()));
 }
 
-/// Distances whose squares overflow, and rows that are equal, for the least and the largest γ.
+/// Distances whose squares overflow, and equal rows, for the least and the largest γ.
 pub fn extreme_distances(device: Device, float64: bool) {
     fn check<T: Number>(device: Device, number: fn(f64) -> T, far: f64, gammas: [f64; 2]) {
         let a = array![[far, -far], [1.0, 2.0], [far, 0.0]].mapv(number);
@@ -162,7 +161,7 @@ pub fn bad_input(device: Device) {
         let mut x = good.clone();
         x[[271, 3]] = bad;
         let place = "at row 271, column 3";
-        // Infinite in both arrays: the difference is NaN.
+        // If both are infinite, the difference is NaN.
         for (a, b, what) in [(&x, &good, "the first"), (&good, &x, "the second"), (&x, &x, "the first")] {
             let pairs = RowPairs::load(device, a.view(), b.view());
             let text = refused(pairs.and_then(|mut pairs| pairs.gaussian(&kernel).map(drop)));
@@ -204,7 +203,7 @@ pub fn bad_input(device: Device) {
     assert!(errors.iter().all(|text| text.contains("at least one of each")), "{errors:?}");
 }
 
-/// γ that no element type takes.
+/// γ outside the range of every element type.
 #[allow(dead_code)]
 pub fn bad_gamma() {
     for gamma in [0.0, -1.0, f64::NAN, f64::INFINITY] {

@@ -37,14 +37,12 @@ fn float64_is_refused() {
     assert!(text.contains("float64") && text.contains("float32"), "{text}");
 }
 
-/// ‖error‖ / ‖truth‖.
 fn error_in_norm(got: &Array2<f32>, truth: &Array2<f64>) -> f64 {
     let error: f64 = got.iter().zip(truth).map(|(&got, truth)| (f64::from(got) - truth).powi(2)).sum();
     (error / truth.iter().map(|v| v * v).sum::<f64>()).sqrt()
 }
 
-/// The tensor cores truncate: over 40,000 positive numbers a bias of each sum would show most. The
-/// promised 10⁻⁶.
+/// The tensor cores truncate: the bias of sums over 40,000 positive numbers would be largest. The promised 10⁻⁶.
 fn truncation_does_not_add_up() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut positive =
@@ -58,8 +56,7 @@ fn truncation_does_not_add_up() {
     assert!(error < 1e-6, "{error:e}");
 }
 
-/// Some hundreds of vectors and many thousands are computed in tiles of different sizes, which for
-/// rows so short are not divided.
+/// Hundreds and thousands of vectors take tiles of different sizes, which are not divided for such short rows.
 fn tiles_of_all_sizes_give_the_same_bits() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut normal = |n| Array2::from_shape_simple_fn((n, 70), || rng.sample::<f32, _>(StandardNormal));
@@ -72,8 +69,7 @@ fn tiles_of_all_sizes_give_the_same_bits() {
     }
 }
 
-/// Where there are few tiles of long rows, the blocks of a tile leave sums, and the last of them,
-/// which is any of them, adds these up.
+/// With few tiles of long rows, the blocks of a tile leave sums, and whichever block is last adds them.
 fn divided_tiles_give_the_same_bits_every_time() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for (n, d, m) in [(64, 1000, 1000), (250, 1000, 1000), (33, 9999, 65), (700, 1000, 1000)] {
@@ -91,7 +87,7 @@ fn divided_tiles_give_the_same_bits_every_time() {
     }
 }
 
-/// More tiles than a grid may have along its second dimension.
+/// More tiles than the second dimension of a grid allows.
 fn millions_of_vectors() {
     let vectors = Array2::from_shape_fn((2_200_000, 2), |(i, j)| if j == 0 { (i % 1000) as f32 } else { 1.0 });
     let matrix = Array2::from(vec![[1.0f32, 0.5], [0.0, 3.0], [2.0, -1.0]]);

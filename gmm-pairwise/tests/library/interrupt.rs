@@ -1,10 +1,10 @@
-//! Computations that are ended before they are done.
+//! Computations that are interrupted.
 use gmm_pairwise::{Centres, Device, Error, GaussianKernel, InnerProducts, Interrupt, RowPairs};
 use ndarray::Array2;
 
 #[test]
 fn an_interrupt_ends_what_takes_long() {
-    // One vector with a matrix is multiplied by threads, several are by the crate `gemm`.
+    // Threads multiply one vector with a matrix; the crate `gemm` multiplies several.
     let (x, one, matrix) = (Array2::<f64>::ones((600, 500)), Array2::ones((1, 500)), Array2::ones((600, 500)));
     let kernel = GaussianKernel::new(1e-3).unwrap();
     for device in [Device::Cpu, Device::Reference, Device::Auto] {
@@ -24,7 +24,7 @@ fn an_interrupt_ends_what_takes_long() {
         for (i, error) in interrupt.install(&mut compute).into_iter().enumerate() {
             assert!(matches!(error, Some(Error::Interrupted)), "{device}, {i}: {error:?}");
         }
-        // It ends with what it was raised for.
+        // An interrupt ends only the work it was raised for.
         assert!(compute().iter().all(Option::is_none), "{device}");
     }
 }

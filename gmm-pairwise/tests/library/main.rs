@@ -1,5 +1,4 @@
-//! Tests of what the library offers, without a GPU. They are one test program, which links the
-//! library once; a test's name begins with that of its module.
+//! Tests of the library without a GPU, linked as one program. A test's name begins with its module's.
 #![allow(missing_docs)]
 #[path = "../common/mod.rs"]
 mod common;

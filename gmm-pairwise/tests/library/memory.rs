@@ -1,12 +1,11 @@
-//! Calls whose arguments ask for more memory than there is give an error before anything is
-//! allocated; the process goes on.
+//! A request for more memory than available is an error before anything is allocated.
 use gmm_pairwise::{Centres, Device, Error, GaussianKernel, InnerProducts, Result};
 use ndarray::array;
 
 /// More than any machine has, in bytes as in elements.
 const MANY: usize = 1 << 45;
 
-/// Checks that this is the error, and that its text says how much is asked for and what to do.
+/// Checks the error, and that its text says how much is requested and what to do.
 fn refused<T>(what: &str, result: Result<T>) {
     match result {
         Err(error @ Error::Memory { .. }) => {

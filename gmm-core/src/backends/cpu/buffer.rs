@@ -1,4 +1,4 @@
-//! Memory that is aligned for every register.
+//! Memory aligned for every register.
 use super::real::Real;
 use aligned_vec::{AVec, ConstAlign};
 use memmap2::MmapMut;
@@ -7,19 +7,16 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Elements of one type, aligned for every register.
 pub(crate) type Buffer<T> = AVec<T, ConstAlign<64>>;
 
-/// `n` zeros.
 pub(crate) fn buffer<T: Real>(n: usize) -> Buffer<T> {
     let mut zeros = AVec::with_capacity(64, n);
     zeros.resize(n, T::from_f64(0.0));
     zeros
 }
 
-/// Elements in memory pages of their own, zero at first. The pages go back to the system when this
-/// is dropped; blocks of this size in the heap, coming and going with the chunks of a large data
-/// set, would leave holes that no later block fits into.
+/// Zeros at first, in memory pages of their own, which are returned to the system on drop. Heap blocks of this size,
+/// coming and going with the chunks of a large data set, would leave holes too small for later blocks.
 #[derive(Debug)]
 pub(crate) struct Pages<T> {
     map: MmapMut,
@@ -32,21 +29,19 @@ impl<T: Real> Pages<T> {
         let layout = Layout::array::<T>(length).unwrap_or(Layout::new::<T>());
         match MmapMut::map_anon(length.saturating_mul(size_of::<T>())) {
             Ok(map) => {
-                // Passes over samples in small pages spend half of their time on page tables, in a
-                // virtual machine. A system without large pages gives small ones, so that the
-                // outcome does not matter.
+                // In small pages, passes over samples in a virtual machine spend half of their time on page tables. A
+                // system without large pages ignores this, so the outcome does not matter.
                 #[cfg(target_os = "linux")]
                 let _ = map.advise(memmap2::Advice::HugePage);
                 Self { map, element: PhantomData }
             }
-            // As a vector does when there is no memory.
+            // As a vector does when memory runs out.
             Err(_) => handle_alloc_error(layout),
         }
     }
 }
 
-/// Zeros at first, in pages of their own if there are many: pages of the heap that come and go cost
-/// more than what is done with them.
+/// Zeros at first, in their own pages if there are many: heap pages that come and go cost more than the computation.
 #[derive(Debug)]
 pub(crate) enum Zeros<T> {
     Heap(Buffer<T>),

@@ -1,4 +1,4 @@
-//! Complete samples: in the type they came in, and in more digits where those do not suffice.
+//! Complete samples: evaluated in their own type, or with more digits if needed.
 use super::engine::Engine;
 use super::threads::Threads;
 use crate::backends::chunked::ChunkedEvaluator;
@@ -10,29 +10,24 @@ use crate::error::Result;
 use crate::simd::isa::Isa;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// If float32 samples with more elements than this are to be evaluated in float64, they are
-/// converted in pieces of this size, again for each evaluation, so that they do not take three
-/// times their memory.
+/// float32 samples with more elements than this are converted to float64 in pieces of this size for each evaluation, so
+/// that they do not take three times their memory.
 const MAX_FLOAT64: usize = 1 << 27;
 
-/// Which copy of the samples in float64 the evaluators have that are made of the same samples.
+/// Sharing of the float64 copy among evaluators of the same samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copies {
-    /// All of them have the same one.
     One,
-    /// Each has its own.
     Each,
 }
 
-/// The engine of samples without missing values.
 pub(super) fn engine<'a>(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
     with_copies(samples, Copies::One, threads, isa)
 }
 
-/// As [`engine`], for one that threads of rayon evaluate. Evaluators that share it
-/// ([`Evaluator::share`]) make each its own copy of the samples with more digits: one copy for all
-/// takes a lock, under which such a thread could begin another evaluation that waits for the same
-/// lock.
+/// As [`engine`], for evaluation by threads of rayon. Evaluators that share it ([`Evaluator::share`]) each make their
+/// own float64 copy of the samples: a common copy needs a lock, under which such a thread could begin another
+/// evaluation that waits for the same lock.
 pub(super) fn engine_of_part<'a>(samples: Samples<'a>, threads: &Threads, isa: Isa) -> Box<dyn Evaluator + 'a> {
     with_copies(samples, Copies::Each, threads, isa)
 }
@@ -55,10 +50,9 @@ fn with_copies<'a>(samples: Samples<'a>, copies: Copies, threads: &Threads, isa:
     }))
 }
 
-/// An evaluator in float64.
 enum Float64<'a> {
     Whole(Box<Engine<'a, f64>>),
-    /// Of chunks, each of which has its own evaluators.
+    /// Chunks, each with its own evaluators.
     Chunks(Box<dyn Evaluator + 'a>),
 }
 
@@ -71,9 +65,8 @@ impl<'a> Float64<'a> {
     }
 }
 
-/// Makes evaluators of samples in float64. With [`Copies::One`] all that it makes of the same
-/// samples share one copy of these; more than [`MAX_FLOAT64`] elements are converted in chunks, by
-/// each evaluator for itself.
+/// Opens evaluators of samples in float64. With [`Copies::One`], all evaluators of the same samples share one copy;
+/// more than [`MAX_FLOAT64`] elements are converted in chunks, by each evaluator separately.
 fn open_float64<'a>(
     samples: Samples<'a>,
     deviations: Deviations,

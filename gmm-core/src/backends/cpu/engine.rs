@@ -1,4 +1,4 @@
-//! Threads, chunks, and the sum over the chunks, for one element type.
+//! Threads, chunks, and sums over chunks, for one element type.
 mod segments;
 
 use super::buffer::Zeros;
@@ -33,32 +33,29 @@ use rayon::prelude::*;
 use std::f64::consts::LN_2;
 use std::sync::Arc;
 
-/// Work of fewer fused multiply-adds of single elements than this is done by the calling thread: it
-/// takes less time than waking the others.
+/// The calling thread does work of fewer fused multiply-adds: that is faster than waking other threads.
 const SERIAL_WORK: usize = 1 << 21;
 
-/// Evaluates resident samples; a clone evaluates the same ones, without a copy of them.
+/// Evaluates resident samples; a clone shares them.
 #[derive(Debug, Clone)]
 pub(super) struct Engine<'a, T> {
     samples: Samples<'a>,
     data: Arc<Resident<T>>,
     deviations: Deviations,
-    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about
-    /// one.
+    /// The samples' weights over `weight_scale`, a power of two that brings the largest to about one.
     weights: Option<Arc<[f64]>>,
     weight_scale: f64,
-    /// For samples with missing values, the weight of those that have a value in a column (D,).
+    /// The weight of the samples with a value in each column (D,), if values are missing.
     observed: Option<Arc<[f64]>>,
     isa: Isa,
     threads: Threads,
     n_threads: usize,
-    /// Room for the chunks' results, so that a call need not allocate it.
+    /// Reused room for the chunks' results.
     partial: Vec<f64>,
     spare: Spare<T>,
 }
 
-/// The memory of an E-step for the next one of the same shape. New pages from the system would take
-/// a good part of the time of an E-step. A clone has none.
+/// The memory of an E-step, kept for the next one: new pages would take a good part of its time. A clone has none.
 #[derive(Debug)]
 struct Spare<T> {
     sums: Vec<Sums<T>>,
@@ -79,9 +76,7 @@ impl<T> Clone for Spare<T> {
 }
 
 impl<'a, T: Real> Engine<'a, T> {
-    /// `deviations`: how samples are compared with components. Where it is
-    /// [`Deviations::AroundMeans`], the samples keep all their digits, in a frame that changes
-    /// nothing.
+    /// With [`Deviations::AroundMeans`], the samples keep all digits, in a frame that changes nothing.
     pub fn new(samples: Samples<'a>, deviations: Deviations, threads: Threads, isa: Isa) -> Self {
         let n_threads = threads.count();
         let data = threads.install(|| Resident::new(&samples, deviations.frame(&samples), isa));
@@ -104,8 +99,7 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// The mixture's parameters for these samples. Where values are missing, its covariances have
-    /// to be diagonal or spherical.
+    /// Returns the mixture's parameters for these samples; diagonal or spherical if values are missing.
     fn parameters(&self, mixture: &Mixture) -> Result<DeviceParameters<T>> {
         match &self.observed {
             // Diagonals take a third of the time of matrices.
@@ -118,8 +112,8 @@ impl<'a, T: Real> Engine<'a, T> {
         }
     }
 
-    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number. Uses all
-    /// threads if that pays for work of `cost` multiply-adds a sample.
+    /// Runs `work` on each piece of `out` of `size` elements, with the piece's number; on all threads, if worthwhile
+    /// for `cost` multiply-adds a sample.
     fn for_each_piece<A: Send>(
         &self,
         out: &mut [A],
@@ -130,7 +124,7 @@ impl<'a, T: Real> Engine<'a, T> {
         self.in_pieces(out, size, self.data.n.saturating_mul(cost), work)
     }
 
-    /// As [`for_each_piece`](Self::for_each_piece), for work of `cost` multiply-adds in all.
+    /// As [`for_each_piece`](Self::for_each_piece), for `cost` multiply-adds in all.
     fn in_pieces<A: Send>(
         &self,
         out: &mut [A],
@@ -150,7 +144,7 @@ impl<'a, T: Real> Engine<'a, T> {
         self.threads.install(|| out.par_chunks_mut(size).enumerate().try_for_each(piece))
     }
 
-    /// Runs `work` on each chunk of samples and its part of `out`, `each` elements for a sample.
+    /// Runs `work` on each chunk of samples and its part of `out`, `each` elements per sample.
     fn for_each_sample<A: Send>(
         &self,
         mixture: &Mixture,
@@ -170,7 +164,7 @@ impl<'a, T: Real> Engine<'a, T> {
         })
     }
 
-    /// log πₖ N(x; μₖ, Σₖ) (N, K), where the samples are so few that the mixture need not be laid out.
+    /// Returns log πₖ N(x; μₖ, Σₖ) (N, K) if there are too few samples to lay out the mixture.
     fn few(&self, mixture: &Mixture) -> Result<Option<Array2<f64>>> {
         check_features(mixture, self.data.d)?;
         if self.observed.is_some() || !few::are_few(self.data.n, mixture) {
@@ -180,7 +174,7 @@ impl<'a, T: Real> Engine<'a, T> {
         Ok(self.threads.install(|| few::log_densities(&self.samples, mixture, in_threads)))
     }
 
-    /// Total of log₂ p − offset over chunk `c`, each sample times its weight.
+    /// Returns the total of log₂ p − offset over chunk `c`, each sample times its weight.
     fn chunk_total(
         &self,
         c: usize,
@@ -195,8 +189,7 @@ impl<'a, T: Real> Engine<'a, T> {
             Some(weights) => {
                 let mut log2 = vec![0.0; samples.len()];
                 self.isa.run(PerSample { chunk, out: &mut log2 });
-                // A sample without weight contributes nothing, even where its log-likelihood is not
-                // finite.
+                // A sample without weight does not count, even if its log-likelihood is not finite.
                 let weighted = log2.iter().zip(&weights[samples]).filter(|(_, w)| **w > 0.0);
                 neumaier_sum(weighted.map(|(v, w)| v * w))
             }
@@ -216,8 +209,7 @@ impl<T: Real> FramedEvaluator for Engine<'_, T> {
     }
 
     fn holds_moments(&self, mixture: &Mixture) -> bool {
-        // The squares of the deviations, of a few thousand samples each, are then far from the ends
-        // of the type's range.
+        // The squared deviations of a few thousand samples are then far from the ends of the type's range.
         let deviations = match Self::PRECISION {
             Precision::Float32 => 1e-12..=1e12,
             Precision::Float64 => 1e-140..=1e140,
@@ -295,7 +287,7 @@ impl<T: Real> Evaluator for Engine<'_, T> {
                     for (lane, v) in out.iter_mut().enumerate() {
                         let values = block[lane..].iter().step_by(self.data.lanes);
                         let seen = values.map(|&v| !Into::<f64>::into(v).is_nan());
-                        // Where nothing is observed, the result is exact.
+                        // Without observed values the result is exact.
                         let nothing = seen.clone().all(|seen| !seen);
                         let offsets = seen.zip(&gaps.offsets).map(|(seen, offset)| if seen { *offset } else { 0.0 });
                         let offset: f64 = offsets.sum();

@@ -1,4 +1,4 @@
-//! From the sums of the E-step kernel to sufficient statistics.
+//! Conversion of the E-step kernel's sums to sufficient statistics.
 use super::moments::{Layout, Totals};
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
@@ -10,8 +10,8 @@ use crate::statistics::CentredSums;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
 use std::f64::consts::LOG2_E;
 
-/// The mixture's means in the frame (K, D), as they are rounded; zeros for a component of weight
-/// zero, whose mean may be so far away that it cannot be rounded.
+/// Returns the mixture's means in the frame (K, D), as rounded; zeros for a component of weight zero, whose mean may be
+/// too far away to be rounded.
 pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> Array2<f64> {
     Array2::from_shape_fn(mixture.means().dim(), |(c, j)| match parameters.weight[c].into() == 0.0 {
         true => 0.0,
@@ -19,14 +19,13 @@ pub(super) fn means<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>
     })
 }
 
-/// Whether the frame's zero lies within eight deviations of every component, in each feature given
-/// the other ones. Second moments around zero then lose at most 65 times as much to rounding as
-/// those around the means, also in the direction of the least variance. The covariances are not
-/// shared.
+/// Whether the frame's zero lies within eight deviations of every component, in each feature given the others. Second
+/// moments around zero then lose at most 65 times as much to rounding as those around the means, even in the direction
+/// of least variance. Covariances must not be shared.
 pub(super) fn is_near_zero<T: Real>(mixture: &Mixture, parameters: &DeviceParameters<T>, frame: &Frame) -> bool {
     const DEVIATIONS: f64 = 8.0;
     let d = parameters.n_features;
-    // The exponents are powers of two: deviations are times the root of ½·log₂ e.
+    // Exponents are powers of two, so deviations carry the factor √(½·log₂ e).
     let limit = DEVIATIONS * DEVIATIONS * LOG2_E / 2.0;
     let is_near = |(c, mean): (usize, ArrayView1<'_, f64>)| {
         let mut precision = vec![0.0; d];
@@ -40,7 +39,6 @@ pub(super) fn is_near_zero<T: Real>(mixture: &Mixture, parameters: &DeviceParame
     mixture.means().outer_iter().enumerate().all(is_near)
 }
 
-/// Adds the squares of as many numbers as there are sums.
 fn add_squares<T: Real>(sums: &mut [f64], numbers: &[T]) {
     for (sum, &v) in sums.iter_mut().zip(numbers) {
         let v: f64 = v.into();
@@ -48,8 +46,8 @@ fn add_squares<T: Real>(sums: &mut [f64], numbers: &[T]) {
     }
 }
 
-/// The kernel's `totals` around `centres`, which lie as `layout` says, in the units of the data.
-/// `factor` is what the kernel's weights have to be multiplied by to give the samples' weights.
+/// Converts the kernel's `totals` around `centres`, in the order of `layout`, to the units of the data. `factor`
+/// converts the kernel's weights to the samples' weights.
 pub(super) fn centred_sums<T: Real>(
     mixture: &Mixture,
     parameters: &DeviceParameters<T>,
@@ -63,11 +61,10 @@ pub(super) fn centred_sums<T: Real>(
     let spread: Vec<f64> = totals.spread.iter().map(|v| factor * v).collect();
     let sums = &totals.matrices;
     let counts = Array1::from_iter(spread[..k].iter().copied());
-    // A matrix whose rows have `width` elements, the last ones of which are padding.
+    // Rows have `width` elements, the last ones padding.
     let matrix = |at: usize, rows: usize, width: usize, columns: usize| {
         Array2::from_shape_fn((rows, columns), |(i, j)| factor * sums[at + i * width + j])
     };
-    // One of the moments of each feature that are spread.
     let moment = |at: usize| Array2::from_shape_fn((k, d), |(c, j)| spread[at + c * d + j]);
     let (first, second) = match parameters.matrices {
         Matrices::Diagonal => (moment(k), Covariances::Diag(moment(k + k * d))),
@@ -105,8 +102,8 @@ pub(super) fn centred_sums<T: Real>(
     sums
 }
 
-/// ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ
-/// cₖwₖᵀ with wₖ = Σₗ Rₖₗ(cₖ−cₗ): the difference first, so that little cancels.
+/// Returns ½ Σₖₗ Rₖₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (D, D) from centres (K, D) and the lower triangle of R (K, K), as Σₖ cₖwₖᵀ with wₖ
+/// = Σₗ Rₖₗ(cₖ−cₗ): the difference first, so little cancels.
 fn between(centres: ArrayView2<'_, f64>, pairs: ArrayView2<'_, f64>) -> Array2<f64> {
     let mut pull = Array2::<f64>::zeros(centres.dim());
     for c in 0..centres.nrows() {

@@ -1,26 +1,23 @@
-//! The exponents qₖ of a group of samples, whose log-sum-exp the kernels form, under each type of
-//! covariance.
+//! The exponents qₖ of a group of samples under each covariance type; the kernels form their log-sum-exp.
 //!
-//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of
-//! registers of samples in a group. What is not inlined here is compiled for `S` in a function of
-//! its own.
+//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in
+//! a group. Functions that are not inlined here are compiled for `S` separately.
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::simd::lane::{elements, elements_mut};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Registers of samples that go through the components together: enough chains to hide the latency
-/// of the fused multiply-adds, and each parameter is broadcast once for all of them.
+/// Registers of samples that pass through the components together: enough chains to hide the latency of fused
+/// multiply-adds, and each parameter is broadcast once for all.
 pub(crate) const GROUP: usize = 4;
 
-/// Features of a group that are worked through before the next component or the first row of a
-/// matrix: they stay in the first-level cache. A multiple of eight, so that rows that are taken
-/// together end in one block.
+/// Features of a group processed before the next component or the first row of a matrix: they stay in the first-level
+/// cache. A multiple of eight, so that rows taken together end in one block.
 const FEATURES: usize = 64;
 
-/// qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D);
-/// with missing values (`GAPS`) seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
+/// Computes qₖ = seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)² for the `REGISTERS` registers of samples in `x` (REGISTERS, D); with
+/// missing values (`GAPS`) seedₖ + Σⱼ (cₖⱼ − (sₖⱼ·xⱼ + mₖⱼ)²) over the observed columns.
 #[inline(always)]
 pub(super) fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: bool>(
     simd: S,
@@ -36,14 +33,13 @@ pub(super) fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: boo
         for (i, row) in rows.iter_mut().enumerate() {
             *row = &x[i * d + start..][..length];
         }
-        // A product with a matrix is in the cache already.
+        // The product with a matrix is already in the cache.
         let is_resident = !parameters.has_triangles();
-        // Two components at once, so that twice as many chains hide the latency.
+        // Two components at once: twice as many chains hide the latency.
         let (pairs, last) = q.as_chunks_mut::<2>();
         let n_pairs = pairs.len();
         let reads_ahead = is_resident && d <= FEATURES / 4;
         for (pair, q) in pairs.iter_mut().enumerate() {
-            // All rows, over all pairs.
             let rows_of = |pairs: usize| if reads_ahead { pairs * REGISTERS / n_pairs } else { 0 };
             let ahead = ReadAhead { rows: rows_of(pair)..rows_of(pair + 1), distance: AHEAD * x.len() };
             subtract_squares::<T, S, REGISTERS, 2, GAPS>(simd, &rows, parameters, 2 * pair, start, ahead, q);
@@ -57,7 +53,7 @@ pub(super) fn diagonal<T: Real, S: Simd, const REGISTERS: usize, const GAPS: boo
     }
 }
 
-/// Runs `around_mean` in a function that is compiled for `S`, and that is not inlined here.
+/// Runs `around_mean` compiled for `S`, without inlining it here.
 #[inline(never)]
 pub(super) fn around_mean<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -66,8 +62,8 @@ pub(super) fn around_mean<T: Real, S: Simd, const REGISTERS: usize>(
     simd.vectorize(around_mean);
 }
 
-/// The exponents `q` of component `c` for the samples of a group, from their differences from its
-/// mean, of any type of matrix, with missing values or without.
+/// The exponents `q` of component `c` for a group, from its differences to the component's mean, for any type of
+/// matrix, with or without missing values.
 pub(super) struct AroundMean<'a, T, const REGISTERS: usize> {
     pub x: &'a [T],
     pub parameters: &'a DeviceParameters<T>,
@@ -128,26 +124,24 @@ impl<T: Real, const REGISTERS: usize> WithSimd for AroundMean<'_, T, REGISTERS> 
                 }
             }
         }
-        // The difference of two infinite exponents would not be a number.
+        // The difference of two infinite exponents would be NaN.
         for g in 0..REGISTERS {
             all[g] = T::max(simd, q[g], T::splat(simd, T::from_f64(T::DEAD)));
         }
     }
 }
 
-/// How many groups ahead the samples are read.
+/// The number of groups that reading runs ahead.
 const AHEAD: usize = 12;
 
-/// The rows of a group whose next features are read while a component's are worked through, and how
-/// many registers ahead.
+/// The rows of a group to prefetch while a component is processed, and the distance in registers.
 struct ReadAhead {
     rows: Range<usize>,
     distance: usize,
 }
 
-/// Has the processor read what lies `distance` registers behind one. It reads ahead by itself along
-/// one row, but not well along the rows of a group at once. One read between some products: more at
-/// a time would wait for each other.
+/// Prefetches the register `distance` registers ahead. The processor reads ahead along one row by itself, but not well
+/// along the rows of a group at once. One prefetch between some products: more at a time would wait for each other.
 #[inline(always)]
 fn prefetch<R>(register: &R, distance: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -160,10 +154,9 @@ fn prefetch<R>(register: &R, distance: usize) {
     let _ = (register, distance);
 }
 
-/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the
-/// exponents of the components from `c` on; with missing values (`GAPS`) adds the constants of the
-/// columns, both where there is a value. Puts the components' seeds there before the first feature.
-/// Meanwhile reads `ahead`.
+/// Subtracts the squares of the features from `start` on, whose registers are `rows`, from the exponents of the
+/// components from `c` on. With missing values (`GAPS`) adds the columns' constants, both only for observed values.
+/// Before the first feature, sets the exponents to the seeds. Prefetches `ahead` meanwhile.
 #[inline(always)]
 fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: usize, const GAPS: bool>(
     simd: S,
@@ -219,9 +212,8 @@ fn subtract_squares<T: Real, S: Simd, const REGISTERS: usize, const COMPONENTS: 
     *q = sum;
 }
 
-/// `q` less the squares of the entries `range` of Aₖ·x + mₖ, for component `c`. `range` begins at a
-/// multiple of four; `t` is room for (D, REGISTERS). It runs in a function that is compiled for
-/// `S`, and that is not inlined here.
+/// Subtracts the squares of the entries `range` of Aₖ·x + mₖ from `q`, for component `c`. `range` begins at a multiple
+/// of four; `t` is room for (D, REGISTERS). Compiled for `S`, without inlining it here.
 #[inline(never)]
 pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -236,7 +228,7 @@ pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     simd.vectorize(SubtractRows::<T, REGISTERS> { x, parameters, c, range, t, q });
 }
 
-/// The parts of [`subtract_rows`], whose registers are passed as their elements.
+/// The arguments of [`subtract_rows`], with registers as their elements.
 struct SubtractRows<'a, T, const REGISTERS: usize> {
     x: &'a [T],
     parameters: &'a DeviceParameters<T>,
@@ -262,7 +254,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for SubtractRows<'_, T, REGISTERS
         for start in (0..range.end).step_by(FEATURES) {
             let columns = start..(start + FEATURES).min(range.end);
             let mut i = range.start.max(start);
-            // A single register of samples needs more rows, so that enough sums hide the latency.
+            // A single register of samples needs more rows for enough sums to hide the latency.
             while REGISTERS == 1 && S::REGISTER_COUNT >= 32 && i % 8 == 0 && i + 8 <= range.end {
                 subtract_some::<T, S, 8, REGISTERS>(simd, x, map, i, columns.clone(), t, &mut q);
                 i += 8;
@@ -284,8 +276,8 @@ impl<T: Real, const REGISTERS: usize> WithSimd for SubtractRows<'_, T, REGISTERS
     }
 }
 
-/// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m);
-/// if these are the rows' last columns, subtracts the squares from `q` instead.
+/// Adds some columns of the rows `i..i + ROWS` to the entries `t` of A·x + m, for `map` = (A, m). For the rows' last
+/// columns, subtracts the squares from `q` instead.
 #[inline(always)]
 fn subtract_some<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -314,7 +306,7 @@ fn subtract_some<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     }
 }
 
-/// y = A·x, both (REGISTERS, D).
+/// Computes y = A·x, both (REGISTERS, D).
 #[inline(always)]
 pub(super) fn multiply<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -340,9 +332,8 @@ pub(super) fn multiply<T: Real, S: Simd, const REGISTERS: usize>(
     }
 }
 
-/// `sum` plus rows `i`..`i + ROWS` of A·x over some columns, which end before the first of the rows
-/// does, or with the last one or later; several rows at a time, so that each sample's register is
-/// loaded once for all.
+/// Adds rows `i`..`i + ROWS` of A·x over some columns to `sum`; the columns end before the first row does, or at or
+/// after the end of the last. Several rows at a time load each sample's register once.
 #[inline(always)]
 fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
     simd: S,
@@ -371,7 +362,7 @@ fn rows<T: Real, S: Simd, const ROWS: usize, const REGISTERS: usize>(
             }
         }
     }
-    // What the later rows have on the right of the first row's end: all of it, or nothing.
+    // Columns of the later rows beyond the first row's end: all or none.
     if columns.end > common {
         let mut samples = [&x[..0]; REGISTERS];
         for (g, samples) in samples.iter_mut().enumerate() {

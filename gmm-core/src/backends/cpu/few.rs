@@ -1,5 +1,5 @@
-//! A few samples under large matrices, straight from the mixture's own factors in float64: to lay out the
-//! parameters for the engine takes several passes over the matrices, what is asked takes one.
+//! A few samples under large matrices, evaluated in float64 with the mixture's own factors: laying out the parameters
+//! for the engine would take several passes over the matrices, the evaluation takes one.
 use crate::compensated::log_sum_exp;
 use crate::data::samples::{Samples, View};
 use crate::model::covariances::Covariances;
@@ -9,15 +9,13 @@ use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Axis};
 use rayon::prelude::*;
 
-/// The most samples that count as few, where each component has a matrix, and where all have one, which is
-/// laid out in less time.
+/// The most samples that count as few, with a matrix per component and with one for all, which is faster to lay out.
 const MOST_SAMPLES: (usize, usize) = (16, 2);
-/// The least numbers of what all components read that count as many.
+/// The least numbers in all components' factors that count as many.
 const LEAST_NUMBERS: usize = 1 << 16;
-/// Multiply-adds that are worth the waking of other threads.
+/// Multiply-adds worth waking other threads.
 const SHARED_WORK: usize = 1 << 18;
 
-/// Whether samples are few under large matrices.
 pub(super) fn are_few(n_samples: usize, mixture: &Mixture) -> bool {
     let (k, d) = mixture.means().dim();
     let most = match mixture.factor() {
@@ -28,8 +26,7 @@ pub(super) fn are_few(n_samples: usize, mixture: &Mixture) -> bool {
     n_samples <= most && k.saturating_mul(d).saturating_mul(d) >= LEAST_NUMBERS
 }
 
-/// log πₖ N(x; μₖ, Σₖ) (N, K) of complete samples with as many features as the mixture, which has matrices;
-/// none where a distance is not a finite number.
+/// Returns log πₖ N(x; μₖ, Σₖ) (N, K) of complete samples under matrices; `None` if a distance is not finite.
 pub(super) fn log_densities(samples: &Samples<'_>, mixture: &Mixture, in_threads: bool) -> Option<Array2<f64>> {
     let (n, (k, d)) = (samples.n_samples(), mixture.means().dim());
     let x = match samples.view() {
@@ -54,7 +51,6 @@ pub(super) fn log_densities(samples: &Samples<'_>, mixture: &Mixture, in_threads
     log_p.iter().all(|v| !v.is_nan()).then(|| log_p.as_standard_layout().into_owned())
 }
 
-/// The logarithms of the sums of each row.
 pub(super) fn log_sums(log_p: &Array2<f64>) -> Array1<f64> {
     log_p.map_axis(Axis(1), |row| log_sum_exp(&row_major(row)))
 }

@@ -1,9 +1,8 @@
 //! The log-sum-exp kernels: a group of registers of samples at a time against all components.
 //!
-//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of
-//! registers of samples in a group. Everything is inlined into a function that is compiled for `S`:
-//! [`evaluate_group`] into one of its own, which all visitors share, so that the compiler makes it
-//! once and not once for each visitor.
+//! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in
+//! a group. All is inlined into functions compiled for `S`; [`evaluate_group`] is a separate one, so that it is
+//! compiled once and not for each visitor.
 use super::buffer::{Buffer, buffer};
 use super::exponents::{AroundMean, GROUP, around_mean, diagonal, multiply, subtract_rows};
 use super::leading;
@@ -12,27 +11,23 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd, bytemuck};
 
-/// Samples, and the parameters of the mixture that is evaluated over them.
+/// Samples, and the parameters of a mixture to evaluate over them.
 pub(crate) struct Chunk<'a, T> {
-    /// The samples' registers (⌈n/L⌉, D, L), where L is the number of elements in a register;
-    /// missing values are NaN.
+    /// The samples' registers (⌈n/L⌉, D, L), with L elements in a register; missing values are NaN.
     pub x: &'a [T],
-    /// The number of samples; the last register may hold fewer than L, and copies of the last one.
+    /// The number of samples; the last register may be filled up with copies of the last one.
     pub n: usize,
     pub parameters: &'a DeviceParameters<T>,
-    /// The rows of the matrices after which components far from a sample are left out: see
-    /// [`leading_rows`].
+    /// The matrix rows after which components far from a sample are left out: see [`leading_rows`].
     ///
     /// [`leading_rows`]: super::leading::leading_rows
     pub leading: Option<usize>,
     pub scratch: &'a mut Scratch<T>,
 }
 
-/// Memory of the evaluation of a chunk, for one after the other: memory that comes and goes with
-/// each of them would be given back to the system each time.
+/// Memory for the evaluation of a chunk, kept for the next: the system would otherwise take it back each time.
 pub(crate) struct Scratch<T> {
-    /// For one group: exponents and terms (K,) and, for matrices, their product with the samples
-    /// (D,).
+    /// For one group: exponents and terms (K,), and with matrices their product with the samples (D,).
     group: Buffer<T>,
     leading: leading::Room<T>,
 }
@@ -44,23 +39,20 @@ impl<T: Real> Scratch<T> {
     }
 }
 
-/// A group of samples, evaluated: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift` for each of them.
+/// An evaluated group of samples: log₂ Σₖ wₖ·2^qₖ = log₂ `sum` + `shift` for each sample.
 pub(super) struct Group<'a, R, const REGISTERS: usize> {
-    /// Number of the first sample.
+    /// The number of the first sample.
     pub first: usize,
     /// The samples (REGISTERS, D).
     pub x: &'a [R],
-    /// wₖ·2^(qₖ − shift) (K,), if the visitor asks for them.
+    /// wₖ·2^(qₖ − shift) (K,), if the visitor needs them.
     pub terms: &'a mut [[R; REGISTERS]],
     pub sum: [R; REGISTERS],
-    /// The largest exponent of each sample, if a sample is so far from all components that the
-    /// exponents were taken relative to it; none stands for zero.
+    /// The largest exponent of each sample, if one is so far away that exponents are relative to it; `None` means zero.
     pub shift: Option<[R; REGISTERS]>,
 }
 
-/// What is done with each group.
 pub(super) trait Visitor<T: Real, S: Simd> {
-    /// Whether it needs the terms.
     const TERMS: bool;
 
     fn visit<const REGISTERS: usize>(&mut self, simd: S, group: Group<'_, T::Reg<S>, REGISTERS>);
@@ -94,8 +86,7 @@ impl<T: Real> Chunk<'_, T> {
     }
 }
 
-/// `exponents` are those of the whole chunk, one row of K for each register of samples; empty, if
-/// they are to be computed.
+/// `exponents` holds a row of K for each register of samples of the chunk; if empty, they are computed.
 #[inline(always)]
 fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     simd: S,
@@ -130,22 +121,21 @@ fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
     visitor.visit(simd, Group { first, x, terms, sum, shift: shifted.then_some(shift) });
 }
 
-/// Runs `evaluate` in a function that is compiled for `S`, and that is not inlined here.
+/// Runs `evaluate` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn evaluate_group<T: Real, S: Simd, const REGISTERS: usize>(simd: S, evaluate: Evaluate<'_, T, REGISTERS>) -> bool {
     simd.vectorize(evaluate)
 }
 
-/// The evaluation of one group, whose registers are passed as their elements: [`Group`] explains
-/// its parts.
+/// The arguments of [`evaluate_group`], with registers as their elements; see [`Group`].
 struct Evaluate<'a, T, const REGISTERS: usize> {
     x: &'a [T],
-    /// The exponents (REGISTERS, K), if they are known already; otherwise empty.
+    /// The exponents (REGISTERS, K), or empty if not yet known.
     exponents: &'a [T],
     parameters: &'a DeviceParameters<T>,
-    /// Room for the exponents (K,) and for the product with a matrix (D,).
+    /// Room for the exponents (K,) and the product with a matrix (D,).
     scratch: &'a mut [T],
-    /// Empty, if the terms are not needed.
+    /// Room for the terms; empty if not needed.
     terms: &'a mut [T],
     sum: &'a mut [T],
     shift: &'a mut [T],
@@ -204,17 +194,15 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Evaluate<'_, T, REGISTERS> {
     }
 }
 
-/// Whether a sample whose largest exponent is this one is infinitely far from every component: the
-/// exponents were raised to [`DEAD`](crate::data::float::Float::DEAD), of which half is far below
-/// those of any other sample.
+/// Whether a sample with this largest exponent is infinitely far from every component: exponents are at least
+/// [`DEAD`](crate::data::float::Float::DEAD), and half of it is far below those of any other sample.
 #[inline(always)]
 pub(super) fn is_unreachable<T: Real>(exponent: f64) -> bool {
     exponent < T::DEAD / 2.0
 }
 
-/// Σₖ wₖ·2^qₖ, and the terms if there is room for them. Nothing overflows, because wₖ ≤ 1 and qₖ is
-/// at most a rounding error above zero. If all terms of a sample are tiny, the sums are formed
-/// again relative to the largest exponents.
+/// Returns Σₖ wₖ·2^qₖ, and stores the terms if there is room. Nothing overflows, because wₖ ≤ 1 and qₖ is at most a
+/// rounding error above zero. If all terms of a sample are tiny, sums are recomputed relative to the largest exponents.
 #[inline(always)]
 #[allow(clippy::type_complexity)]
 fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
@@ -241,7 +229,6 @@ fn log_sum<T: Real, S: Simd, const REGISTERS: usize>(
     (weighted_sum(simd, q, weight, shift, terms), Some(shift))
 }
 
-/// Σₖ wₖ·2^(qₖ − shift)
 #[inline(always)]
 fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -264,8 +251,7 @@ fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
             for i in 0..REGISTERS {
                 let term = T::exp2(simd, T::sub(simd, q[i], shift[i]));
                 terms[i] = T::mul(simd, term, w);
-                // The sum takes the exact product, so that it has the same bits whether the terms
-                // are stored or not.
+                // The sum takes the exact product, so its bits do not depend on storing the terms.
                 sum[i] = T::mul_add(simd, term, w, sum[i]);
             }
         }
@@ -273,13 +259,11 @@ fn weighted_sum<T: Real, S: Simd, const REGISTERS: usize>(
     sum
 }
 
-/// Total of log₂ p − offset over a chunk.
-///
-/// This takes no logarithm of each sample: the sums are multiplied up, and their exponents counted
-/// as integers.
+/// The total of log₂ p − offset over a chunk, without a logarithm per sample: the sums are multiplied, and their
+/// exponents counted as integers.
 pub(crate) struct Total<'a, T>(pub Chunk<'a, T>);
 
-/// The product of the sums of all samples, whose logarithm is the total.
+/// The product of the sums of all samples; its logarithm is the total.
 pub(super) struct Product<T: Real, S: Simd> {
     mantissas: [T::Reg<S>; GROUP],
     counters: [S::u32s; GROUP],
@@ -332,7 +316,6 @@ impl<T: Real, S: Simd> Product<T, S> {
     }
 }
 
-/// Multiplies up the sums of the first `n` samples of a chunk.
 struct Totals<T: Real, S: Simd> {
     n: usize,
     product: Product<T, S>,
@@ -358,8 +341,7 @@ impl<T: Real> WithSimd for Total<'_, T> {
     }
 }
 
-/// log₂ p − offset of each sample of a chunk, into `out` (n,); −∞ for one that is infinitely far
-/// from every component.
+/// Writes log₂ p − offset of a chunk's samples into `out` (n,); −∞ for a sample infinitely far from every component.
 pub(crate) struct PerSample<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],

@@ -1,11 +1,10 @@
-//! Exponents under full covariances, where most components are far from most samples.
+//! Exponents under full covariances, if most components are far from most samples.
 //!
-//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and the leading rows are the
-//! cheapest: a quarter of them takes a sixteenth of the multiply-adds. So all components are
-//! evaluated over some leading rows first. The component that is then the best of a sample is
-//! completed, and of the others those that could still have a responsibility above
-//! [`Real::NEGLIGIBLE`]. The rest get the exponent of a component of weight zero. What is completed
-//! has the bits that it has without all this.
+//! qₖ = seedₖ − |Aₖ·x + mₖ|² falls with each row of the triangle Aₖ, and leading rows are the cheapest: a quarter of
+//! the rows takes a sixteenth of the multiply-adds. So all components are first evaluated over some leading rows. Then
+//! each sample's best component is completed, and others that could still have a responsibility above
+//! [`Real::NEGLIGIBLE`]. The rest get the exponent of weight zero. Completed exponents have the same bits as a full
+//! evaluation.
 use super::buffer::{Buffer, buffer};
 use super::exponents::{GROUP, subtract_rows};
 use super::real::Real;
@@ -13,32 +12,28 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd};
 
-/// With fewer features, or fewer components, this does not pay.
+/// With fewer features or components this does not pay.
 const MIN_FEATURES: usize = 32;
 const MIN_COMPONENTS: usize = 3;
-/// With this many features it pays to take all samples of a chunk through one matrix after another,
-/// even if nothing is left out.
+/// With this many features it pays to take all samples of a chunk through one matrix after the other in any case.
 const LARGE: usize = 128;
-/// The number of leading rows is a multiple of this, which is a multiple of four.
+/// The step of the number of leading rows, a multiple of four.
 const STEP: usize = 8;
-/// The components that each one is compared with, to estimate how many samples it can be left out
-/// for.
+/// The number of components that each one is compared with, to estimate how many samples can leave it out.
 const COMPARED: usize = 4;
 
-/// log₂ of the ratio of terms beyond which the smaller one is left out: [`Real::NEGLIGIBLE`], with
-/// a reserve for rounding.
+/// Returns log₂ of the ratio beyond which the smaller term is left out: [`Real::NEGLIGIBLE`], with a reserve for
+/// rounding.
 fn margin<T: Real>() -> f64 {
     let negligible: f64 = T::NEGLIGIBLE.into();
     4.0 - negligible.log2()
 }
 
-/// The number of leading rows with which the fewest multiply-adds are expected; none, if it pays to
-/// take a group of samples through all rows of all components instead. It depends on the parameters
-/// alone.
+/// Returns the number of leading rows with the fewest expected multiply-adds; `None` if it pays to take a group of
+/// samples through all rows of all components. It depends on the parameters alone.
 ///
-/// A sample of component l is taken to have the variances of component k, so that its square over
-/// some rows is distributed as a noncentral χ², of which the normal distribution of the same mean
-/// and variance is taken.
+/// A sample of component l is assumed to have the variances of component k, so its square over some rows has a
+/// noncentral χ² distribution, approximated by the normal distribution of the same mean and variance.
 pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<usize> {
     let (k, d) = (parameters.n_components, parameters.n_features);
     if !matches!(parameters.matrices, Matrices::Each(_))
@@ -50,12 +45,12 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     }
     let alive: Vec<usize> = (0..k).filter(|&c| parameters.weight[c].into() > 0.0).collect();
     let parts = |c: usize| (parameters.triangle(c), &parameters.shift[c * d..][..d]);
-    // Variance of an entry of A·x + m over the samples of its own component.
+    // The variance of an entry of A·x + m over the samples of its own component.
     let variance = std::f64::consts::LOG2_E / 2.0;
-    // The expected number of pairs that are still to be completed after each number of rows.
+    // The expected number of pairs still to be completed after each number of rows.
     let (mut open, mut pairs) = (vec![0.0; d / STEP + 1], 0);
     for (at, &l) in alive.iter().enumerate() {
-        // The mean of l, where A·x + m is zero.
+        // The mean of l, at which A·x + m is zero.
         let (matrix, shift) = parts(l);
         let mut mean = vec![0.0f64; d];
         for i in 0..d {
@@ -78,9 +73,8 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
             }
         }
     }
-    // Multiply-adds of a sample, in triangles: the leading rows of all components; the own
-    // component; and what is still open. What is completed is gathered first, and fills registers
-    // only in part.
+    // Multiply-adds of a sample, in triangles: the leading rows of all components, the own component, and the pairs
+    // still open. Completed samples are gathered first, and fill registers only in part.
     let cost = |rows: usize| {
         let share = open[rows / STEP] / pairs.max(1) as f64;
         k as f64 * (rows as f64 / d as f64).powi(2) + 2.0 * (1.0 + share * (k - 1) as f64)
@@ -89,8 +83,7 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     if cost(best) < 0.8 * k as f64 { Some(best) } else { (d >= LARGE).then_some(d) }
 }
 
-/// Σ aᵢ·xᵢ over the elements of `a`, as several sums side by side, because one alone waits for each
-/// addition.
+/// Returns Σ aᵢ·xᵢ over the elements of `a`, as sums side by side, because a single one waits for each addition.
 fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
     const SIDE_BY_SIDE: usize = 8;
     let ((a, a_rest), (x, x_rest)) = (a.as_chunks::<SIDE_BY_SIDE>(), x[..a.len()].as_chunks::<SIDE_BY_SIDE>());
@@ -103,12 +96,11 @@ fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + a_rest.iter().zip(x_rest).map(|(&a, x)| a.into() * x).sum::<f64>()
 }
 
-/// The probability that a standard normal variable is above `z`, to 2·10⁻⁴ (Bowling et al. 2009).
+/// Returns the probability that a standard normal variable exceeds `z`, to 2·10⁻⁴ (Bowling et al. 2009).
 fn normal_tail(z: f64) -> f64 {
     1.0 / (1.0 + (1.5976 * z + 0.07056 * z.powi(3)).exp())
 }
 
-/// Memory for the exponents of one chunk after the other.
 pub(super) struct Room<T> {
     /// Exponents (⌈n/L⌉, K, L).
     q: Buffer<T>,
@@ -124,9 +116,8 @@ impl<T: Real> Default for Room<T> {
     }
 }
 
-/// The exponents of a chunk of `n` samples, one row of K for each register of samples; `x` is
-/// (⌈n/L⌉, D, L). They are computed in a function that is compiled for `S`, and that all visitors
-/// share.
+/// Returns the exponents of a chunk of `n` samples, a row of K for each register of samples; `x` is (⌈n/L⌉, D, L).
+/// Compiled for `S` once for all visitors.
 #[inline(never)]
 pub(super) fn exponents<'a, T: Real, S: Simd>(
     simd: S,
@@ -148,7 +139,6 @@ pub(super) fn exponents<'a, T: Real, S: Simd>(
     q
 }
 
-/// The parts of [`exponents`].
 struct Exponents<'a, T> {
     x: &'a [T],
     parameters: &'a DeviceParameters<T>,
@@ -172,15 +162,13 @@ impl<T: Real> WithSimd for Exponents<'_, T> {
     }
 }
 
-/// Completes the exponents `q` over the leading rows, where they count, and makes the others those
-/// of components of weight zero.
+/// Completes the exponents `q` over the leading rows if they count; others get the exponent of weight zero.
 #[inline(always)]
 fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     let parameters = chosen.parameters;
     let (k, lanes) = (parameters.n_components, lanes::<T, S>());
     let padded = q.len() / k;
     let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
-    // The best component of each sample, by what is known so far.
     let (mut best, mut label) = (vec![T::from_f64(T::DEAD); padded], vec![0u32; padded]);
     for ((best, label), q) in
         best.chunks_exact_mut(lanes).zip(label.chunks_exact_mut(lanes)).zip(q.chunks_exact(k * lanes))
@@ -193,7 +181,7 @@ fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
             }
         }
     }
-    // The samples in the order of their labels, and for each component where its own end.
+    // Sort the samples by label; `ends` holds each component's end.
     let mut ends = vec![0usize; k];
     label.iter().for_each(|&c| ends[c as usize] += 1);
     let mut before = 0;
@@ -215,7 +203,7 @@ fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
             best[i] = T::from_f64(q[(i / lanes * k + c) * lanes + i % lanes].into() + log_weight[c].into());
         }
     }
-    // The least exponents, with the logarithm of the weight, that count.
+    // The least exponents, plus log₂ of the weight, that count.
     for best in &mut best {
         *best = T::from_f64((*best).into() - margin::<T>());
     }
@@ -243,7 +231,7 @@ fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     }
 }
 
-/// Exponents over the leading rows, into `q` (⌈n/L⌉, K).
+/// Computes exponents over the leading rows, into `q` (⌈n/L⌉, K).
 #[inline(always)]
 fn partial<T: Real, S: Simd>(
     simd: S,
@@ -274,7 +262,7 @@ fn partial<T: Real, S: Simd>(
     }
 }
 
-/// Samples of a chunk whose exponent for some component is to be completed.
+/// Samples of a chunk whose exponent for some component must be completed.
 struct Chosen<'a, T> {
     x: &'a [T],
     parameters: &'a DeviceParameters<T>,
@@ -287,8 +275,7 @@ struct Chosen<'a, T> {
 }
 
 impl<T: Real> Chosen<'_, T> {
-    /// Subtracts the rows behind the leading ones for component `c`, of as few registers of samples
-    /// at a time as hold them.
+    /// Subtracts the remaining rows for component `c`, with as few registers of samples at a time as hold the list.
     #[inline(always)]
     fn complete<S: Simd>(&mut self, simd: S, c: usize, q: &mut [T]) {
         let lanes = lanes::<T, S>();
@@ -316,8 +303,7 @@ impl<T: Real> Chosen<'_, T> {
             }
             elements_mut::<T, S>(&mut known)[to] = q[(register * k + c) * lanes + lane];
         }
-        // The rest of the group holds samples of earlier groups, or zeros, whose exponents are not
-        // used.
+        // The rest of the group holds earlier samples or zeros, whose exponents are unused.
         let samples = &T::registers::<S>(self.samples)[..REGISTERS * d];
         let t = &mut T::registers_mut::<S>(self.t)[..REGISTERS * d];
         subtract_rows::<T, S, REGISTERS>(simd, samples, self.parameters, c, self.leading..d, t, &mut known);
@@ -341,8 +327,7 @@ mod tests {
     use crate::simd::isa::Isa;
     use ndarray::{Array1, Array2, Array3};
 
-    /// Clouds whose centres are `apart` standard deviations of one feature from each other, and the
-    /// mixture they are from.
+    /// Returns clouds whose centres are `apart` standard deviations of one feature apart, and their mixture.
     fn clouds(apart: f64) -> (Array2<f32>, Mixture) {
         let (n, d, k) = (700, 40, 5);
         let noise = |i: usize| {
@@ -382,7 +367,7 @@ mod tests {
                 let parameters = DeviceParameters::with_matrices(&mixture, &data.frame, Deviations::InFrame).unwrap();
                 let all = log2(isa, &data, &parameters, None);
                 for leading in [8, 16, 32] {
-                    // To the bit: what is left out is below the rounding of the sum.
+                    // To the bit: the omitted terms are below the rounding of the sum.
                     assert_eq!(all, log2(isa, &data, &parameters, Some(leading)), "{apart} {leading} {}", isa.name());
                 }
             }

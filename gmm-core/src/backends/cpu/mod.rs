@@ -1,5 +1,4 @@
-//! The CPU backend: several threads, and SIMD instructions that are chosen at run time; float32 and
-//! float64.
+//! The CPU backend: threads, and SIMD instructions chosen at run time; float32 and float64.
 mod buffer;
 mod complete;
 mod engine;
@@ -24,27 +23,22 @@ use crate::simd::isa::Isa;
 use missing::ByPattern;
 use threads::Threads;
 
-/// The CPU backend: lays out the samples for the machine's SIMD registers once, in the type they
-/// came in, and evaluates them with all its threads, or with the calling thread alone if there is
-/// little to do.
+/// The CPU backend: lays out the samples once for the machine's SIMD registers, in their own type, and evaluates them
+/// on all threads, or on the calling thread if there is little to do.
 ///
-/// float32 samples are evaluated in float32 around the centre of the data, with the constants and
-/// the sum over the samples in float64. Where float32's digits do not suffice, everything is
-/// computed in float64 ([`Evaluator::precision`]), and so are up to 16 samples under large
-/// matrices, but for an E-step. The results do not depend on the number of threads.
+/// float32 samples are evaluated in float32 around the centre of the data, with constants and sums over samples in
+/// float64. If float32's digits do not suffice, all is computed in float64 ([`Evaluator::precision`]), as are, except
+/// in an E-step, up to 16 samples under large matrices. The results do not depend on the number of threads.
 ///
-/// Samples with [missing values](Samples::with_missing) are grouped by the columns in which they
-/// have values. Each group is evaluated as complete samples of these columns. With a `full` or
-/// `tied` covariance, an evaluation takes one factorisation for each group and component (one for
-/// each group where it is `tied`), so that groups of very few samples take most of the time where
-/// there are many.
+/// Samples with [missing values](Samples::with_missing) are grouped by their observed columns, and each group is
+/// evaluated as complete samples of these. With a `full` or `tied` covariance, an evaluation takes a factorisation per
+/// group (for `full`, per group and component), so many small groups take most of the time.
 pub struct CpuEvaluator<'a> {
     engine: Box<dyn Evaluator + 'a>,
 }
 
 impl<'a> CpuEvaluator<'a> {
-    /// Lays out a copy of the samples; evaluates with rayon's threads (as many as the machine has,
-    /// or as `RAYON_NUM_THREADS` says).
+    /// Lays out a copy of the samples for rayon's threads (one per core, or `RAYON_NUM_THREADS`).
     ///
     /// # Errors
     /// None at present.
@@ -52,7 +46,7 @@ impl<'a> CpuEvaluator<'a> {
         Self::with(samples, None, None)
     }
 
-    /// As [`new`](Self::new), with `n_threads` threads of its own; 1 is the calling thread itself.
+    /// As [`new`](Self::new), with `n_threads` threads of its own; 1 is the calling thread.
     ///
     /// # Errors
     /// [`Error::Threads`] if `n_threads` is zero or the threads cannot be started.
@@ -60,25 +54,22 @@ impl<'a> CpuEvaluator<'a> {
         Self::with(samples, Some(n_threads), None)
     }
 
-    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of
-    /// [`kernels`](Self::kernels).
+    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of [`kernels`](Self::kernels).
     ///
     /// # Errors
-    /// [`Error::Kernel`] for a name that is none of them.
+    /// [`Error::Kernel`] for any other name.
     pub fn with_kernel(samples: Samples<'a>, kernel: &str) -> Result<Self> {
         Self::with(samples, None, Some(kernel))
     }
 
-    /// As [`with_threads`](Self::with_threads) and [`with_kernel`](Self::with_kernel), each where
-    /// it is given.
+    /// As [`with_threads`](Self::with_threads) and [`with_kernel`](Self::with_kernel), each optional.
     pub fn with(samples: Samples<'a>, n_threads: Option<usize>, kernel: Option<&str>) -> Result<Self> {
         let isa = kernel.map_or_else(|| Ok(Isa::best()), find_isa)?;
         let threads = n_threads.map_or(Ok(Threads::Shared), Threads::start)?;
         Ok(Self::on(samples, threads, isa))
     }
 
-    /// Evaluates with the calling thread alone, which is one of rayon's that each evaluate
-    /// something.
+    /// Evaluates on the calling thread alone, one of several rayon threads with their own evaluations.
     pub fn of_this_thread(samples: Samples<'a>) -> Self {
         Self::on(samples, Threads::Calling, Isa::best())
     }
@@ -98,7 +89,7 @@ impl<'a> CpuEvaluator<'a> {
         Self { engine: Box::new(MissingEngine::new(samples, unmade, by_column, by_pattern)) }
     }
 
-    /// The kernels that this machine can run, named by their instruction sets, the best first.
+    /// Returns the kernels this machine can run, named by instruction set, the best first.
     pub fn kernels() -> Vec<&'static str> {
         Isa::available().into_iter().rev().map(Isa::name).collect()
     }

@@ -1,26 +1,25 @@
-//! Labels and responsibilities: the terms of the log-sum-exp, compared with each other or divided
-//! by their sum.
+//! Labels and responsibilities: the terms of the log-sum-exp, compared or divided by their sum.
 use super::exponents::GROUP;
 use super::kernel::{Chunk, Group, Visitor, is_unreachable};
 use super::real::Real;
 use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
-/// The most samples that a group can have: float32 in registers of 512 bits.
+/// The most samples of a group: float32 in registers of 512 bits.
 const WIDEST: usize = GROUP * 16;
 
-/// The label of a sample that is infinitely far from every component.
+/// The label of a sample infinitely far from every component.
 pub(super) const FAR: usize = usize::MAX;
 
-/// The component with the largest term of each sample of a chunk, the first of equals, into `out`
-/// (n,); [`FAR`] for a sample that is infinitely far from every component.
+/// Writes the component with the largest term of each sample of a chunk, the first of equals, into `out` (n,); [`FAR`]
+/// for a sample infinitely far from every component.
 pub(super) struct Labels<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [usize],
 }
 
-/// The responsibilities of a chunk's samples, into `out` (n, K): each row is divided by its sum in
-/// float64. NaN for a sample that is infinitely far from every component.
+/// Writes the responsibilities of a chunk's samples into `out` (n, K), each row divided by its sum in float64; NaN for
+/// a sample infinitely far from every component.
 pub(super) struct Responsibilities<'a, T> {
     pub chunk: Chunk<'a, T>,
     pub out: &'a mut [f64],

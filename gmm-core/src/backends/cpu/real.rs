@@ -1,26 +1,23 @@
-//! float32 and float64 as the CPU's kernels for mixtures compute in them.
+//! float32 and float64 in the CPU's kernels for mixtures.
 use crate::data::float::Float;
 use crate::simd::Lane;
 use pulp::{Simd, bytemuck};
 
-/// An element type of the CPU's kernels: what likelihoods need besides [`Lane`].
+/// An element type of the CPU's kernels: the needs of likelihoods besides [`Lane`].
 pub trait Real: Float + Lane {
-    /// If the sum of a sample is below this, it is formed again with the maximum taken out. This is
-    /// far above the smallest normal number, below which terms lose digits or vanish, and far below
-    /// the sums of samples near a component.
+    /// A sample's sum below this is formed again with the maximum taken out. This is far above the smallest normal
+    /// number, below which terms lose digits or vanish, and far below the sums of samples near a component.
     const FAR: Self;
-    /// A responsibility below this is left out of the sums: 10⁶ of them are less than the rounding
-    /// error of one count.
+    /// Responsibilities below this are left out: 10⁶ of them are less than the rounding error of one count.
     const NEGLIGIBLE: Self;
     /// The value of the exponent field of 1.0.
     const BIAS: u64;
-    /// The exponent fields are counted in 32-bit lanes, of which an element has this many.
+    /// The number of 32-bit lanes of an element, in which exponent fields are counted.
     const COUNTERS: usize = size_of::<Self>() / size_of::<u32>();
-    /// Which of an element's 32-bit lanes holds its exponent field.
+    /// The 32-bit lane of an element with its exponent field.
     const COUNTER: usize = if cfg!(target_endian = "little") { Self::COUNTERS - 1 } else { 0 };
 
-    /// Splits positive normal numbers: returns the mantissas in [1, 2) and `counters` plus the
-    /// exponent fields.
+    /// Splits positive normal numbers: returns the mantissas in [1, 2) and `counters` plus the exponent fields.
     fn split<S: Simd>(simd: S, a: Self::Reg<S>, counters: S::u32s) -> (Self::Reg<S>, S::u32s);
 }
 
@@ -84,7 +81,6 @@ mod tests {
         for isa in Isa::available() {
             let x: Vec<f32> = (0..32).map(|i| 1.37f32 * (i as f32 * 3.0 - 60.0).exp2()).collect();
             for (x, (m, e)) in x.iter().zip(isa.run(Split(&x))) {
-                // Exact: powers of two only.
                 assert_eq!(f64::from(*x), m * (e as f64 - 127.0).exp2(), "{}", isa.name());
                 assert!((1.0..2.0).contains(&m));
             }

@@ -1,4 +1,4 @@
-//! The samples in the layout that the kernels read.
+//! The samples in the kernels' layout.
 use super::buffer::Zeros;
 use super::real::Real;
 use crate::data::float::Float;
@@ -12,9 +12,8 @@ use pulp::{Simd, WithSimd};
 use rayon::slice::ParallelSliceMut;
 use std::marker::PhantomData;
 
-/// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L), where L is the number of elements in a
-/// register: a register holds one feature of L samples. The last block is filled up with copies of
-/// the last sample. A missing value is NaN.
+/// Samples in their [`Frame`], as an array (⌈N/L⌉, D, L) with L elements in a register: a register holds one feature of
+/// L samples. The last block is filled up with copies of the last sample. A missing value is NaN.
 #[derive(Debug)]
 pub(crate) struct Resident<T> {
     pub frame: Frame,
@@ -22,18 +21,16 @@ pub(crate) struct Resident<T> {
     pub d: usize,
     /// L.
     pub lanes: usize,
-    /// The number of samples whose sums are formed in one piece. It depends on D alone, so that
-    /// results do not depend on the threads; it is a multiple of every L; and the samples of a
-    /// chunk fit into the second-level cache, or nearly so.
+    /// The number of samples whose sums are formed in one piece. It depends on D alone, so that results do not depend
+    /// on the threads; is a multiple of every L; and a chunk (nearly) fits into the second-level cache.
     pub chunk: usize,
     x: Zeros<T>,
 }
 
-/// A chunk has about this many elements: under matrices of many features, whose components are far
-/// apart, the samples of one component then fill whole registers (ten iterations of K = 16,
-/// D = 200: 0.71 s with a quarter of it).
+/// About the elements of a chunk: enough that, under matrices of many features with components far apart, the samples
+/// of one component fill whole registers (ten iterations of K = 16, D = 200 took 0.71 s with a quarter of it).
 const CHUNK_ELEMENTS: usize = 1 << 18;
-/// Chunks are multiples of this many samples: sixteen registers of the widest kind.
+/// Chunks are multiples of this many samples: sixteen of the widest registers.
 const CHUNK_UNIT: usize = 256;
 const MAX_CHUNK: usize = 2048;
 
@@ -69,7 +66,7 @@ impl<T: Real> Resident<T> {
             };
             isa.run(LayOut { rows, frame: &frame, out });
         };
-        // Waking the other threads takes longer than laying out one chunk.
+        // Waking other threads takes longer than laying out one chunk.
         match n <= chunk {
             true => lay_out((&mut x, samples)),
             false => x.par_chunks_mut(chunk * d).zip(samples.axis_chunks_iter(Axis(0), chunk)).for_each(lay_out),
@@ -81,7 +78,7 @@ impl<T: Real> Resident<T> {
         self.n.div_ceil(self.chunk)
     }
 
-    /// The registers of chunk `c`, and the range of its samples.
+    /// Returns the registers of chunk `c`, and the range of its samples.
     pub fn chunk(&self, c: usize) -> (&[T], std::ops::Range<usize>) {
         let samples = c * self.chunk..self.n.min((c + 1) * self.chunk);
         let length = samples.len().div_ceil(self.lanes) * self.lanes * self.d;
@@ -89,8 +86,7 @@ impl<T: Real> Resident<T> {
     }
 }
 
-/// Lays out `rows` (n, D) in the registers `out` (⌈n/L⌉, D, L), of which the last is filled up with
-/// copies of the last row.
+/// Lays out `rows` (n, D) in the registers `out` (⌈n/L⌉, D, L), the last filled up with copies of the last row.
 struct LayOut<'a, V, T> {
     rows: &'a [V],
     frame: &'a Frame,
@@ -103,11 +99,11 @@ impl<V: Float, T: Real> WithSimd for LayOut<'_, V, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let (d, lanes) = (self.frame.shift.len(), lanes::<T, S>());
-        // The frame of each element of a block, so that consecutive elements are converted at once.
+        // The frame of each element of a block, to convert consecutive elements at once.
         let (shift, scale) = (self.frame.shift.repeat(lanes), self.frame.scale.repeat(lanes));
         let mut block = vec![T::from_f64(0.0); lanes * d];
         for (rows, out) in self.rows.chunks(lanes * d).zip(self.out.chunks_exact_mut(lanes * d)) {
-            // A loop, not a closure, which would not be compiled for the instruction set.
+            // A loop, because a closure would not be compiled for the instruction set.
             for (((to, &v), shift), scale) in block.iter_mut().zip(rows).zip(&shift).zip(&scale) {
                 let v: f64 = v.into();
                 *to = T::from_f64((v - shift) * scale);

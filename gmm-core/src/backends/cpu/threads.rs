@@ -1,4 +1,4 @@
-//! The threads that an evaluator computes with.
+//! The threads of an evaluator.
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use rayon::{ThreadPool, ThreadPoolBuilder, current_num_threads};
@@ -9,24 +9,20 @@ const MAX_THREADS: usize = 4096;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Threads {
-    /// Those of the pool that the caller is in, or rayon's global ones.
+    /// The caller's pool, or rayon's global one.
     Shared,
-    /// Its own.
     Own(Arc<ThreadPool>),
-    /// The calling thread alone, which is one of many that each evaluate something.
+    /// The calling thread alone, one of many with their own evaluations.
     Calling,
 }
 
 impl Threads {
-    /// `n_threads` threads of its own.
-    ///
-    /// # Errors
-    /// [`Error::Threads`] if `n_threads` is zero or the threads cannot be started.
+    /// Starts a pool of `n_threads` threads.
     pub fn start(n_threads: usize) -> Result<Self> {
         if n_threads == 0 {
             return Err(Error::Threads { n_threads, message: "at least one is needed".into() });
         }
-        // The system may begin to start any number of threads, and end the process on the way.
+        // The system might start any number of threads, or end the process on the way.
         if n_threads > MAX_THREADS {
             return Err(Error::Threads { n_threads, message: format!("at most {MAX_THREADS} are started") });
         }
@@ -34,7 +30,7 @@ impl Threads {
         pool.map(|pool| Self::Own(Arc::new(pool))).map_err(|e| Error::Threads { n_threads, message: e.to_string() })
     }
 
-    /// How many there are.
+    /// Returns the number of threads.
     pub fn count(&self) -> usize {
         match self {
             Self::Shared => current_num_threads(),
@@ -43,7 +39,7 @@ impl Threads {
         }
     }
 
-    /// Runs `work`, whose parallel iterators they carry out.
+    /// Runs `work`, with its parallel iterators on these threads.
     pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match self {
             Self::Own(pool) => {

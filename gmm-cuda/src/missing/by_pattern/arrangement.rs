@@ -1,5 +1,4 @@
-//! Samples in the order of their patterns of missing values, as the kernels read them, and what the
-//! kernels know of the patterns. Nothing here calls CUDA, so that it is tested on any machine.
+//! Samples in the order of their patterns of missing values, and the patterns' tables. Nothing here calls CUDA.
 use crate::device::layout;
 use crate::general::layout::GeneralLayout;
 use gmm_core::backends::device_parameters::frame_offset;
@@ -19,17 +18,14 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows of a slice, of whose sums there is one: as few as leave the work for a slice small beside
-/// that for its rows, so that there are slices for all multiprocessors.
+/// Rows of a slice: few, so that all multiprocessors have slices, but enough that a slice's own work is small.
 const SLICE_ROWS: usize = 1024;
-/// Bytes of the parameters and sums of patterns that are on the device at once (but those of one
-/// pattern always are).
+/// Bytes of the parameters and sums of patterns that are on the device at once, unless one pattern needs more.
 const BATCH_BYTES: usize = 256 << 20;
 /// Places behind the last row that the kernels may read.
 const SLACK: usize = density::TILE;
 
-/// The rows in the order of their patterns. Each pattern begins with a quad; the places that this
-/// leaves between patterns are padding.
+/// The rows in the order of their patterns. Each pattern begins with a quad; places left between patterns are padding.
 #[derive(Debug)]
 pub(crate) struct Arrangement {
     pub n: usize,
@@ -37,7 +33,7 @@ pub(crate) struct Arrangement {
     /// Places, with the padding.
     pub places: usize,
     pub patterns: Vec<Placed>,
-    /// The rows, those of a pattern beside each other.
+    /// The rows, pattern by pattern.
     order: Vec<usize>,
 }
 
@@ -72,19 +68,18 @@ impl Arrangement {
         Self { n, d, places, patterns, order }
     }
 
-    /// Places of the columns, with what is behind the last row.
+    /// Returns the places of the columns, with those behind the last row.
     pub fn padded(&self) -> usize {
         self.places + SLACK
     }
 
-    /// Elements from one column to the next.
+    /// Returns the elements from one column to the next.
     pub fn stride(&self) -> usize {
         layout::stride(self.padded())
     }
 
-    /// Writes the samples to `out`, (D + 1, [`stride`](Self::stride)): centred and scaled in
-    /// float64, then rounded; zeros for what is missing and between the patterns; and the weights,
-    /// divided by `weight_scale`, in the last column, zeros for padding.
+    /// Writes the samples to `out`, (D + 1, [`stride`](Self::stride)): centred and scaled in float64, then rounded;
+    /// zeros for missing values and padding. The last column holds the weights over `weight_scale`, zeros for padding.
     pub fn write_columns<T: Float>(&self, samples: &Samples<'_>, frame: &Frame, weight_scale: f64, out: &mut [T]) {
         fn column<S: Float, T: Float>(
             this: &Arrangement,
@@ -118,8 +113,7 @@ impl Arrangement {
         });
     }
 
-    /// Calls `take` with the pattern, the place and the row of each row of some patterns whose
-    /// place is among some.
+    /// Calls `take` with the pattern, place and row of each row of these patterns whose place is in the range.
     pub fn for_each_place(
         &self,
         patterns: Range<usize>,
@@ -137,12 +131,12 @@ impl Arrangement {
         }
     }
 
-    /// 32-bit words of a pattern's mask.
+    /// Returns the 32-bit words of a pattern's mask.
     pub fn words(&self) -> usize {
         self.d.div_ceil(32)
     }
 
-    /// The patterns' masks (patterns, [`words`](Self::words)).
+    /// Returns the patterns' masks (patterns, [`words`](Self::words)).
     pub fn masks(&self) -> Vec<u32> {
         let mut masks = vec![0; self.patterns.len() * self.words()];
         for (pattern, mask) in self.patterns.iter().zip(masks.chunks_exact_mut(self.words())) {
@@ -151,39 +145,37 @@ impl Arrangement {
         masks
     }
 
-    /// The pattern of each quad.
+    /// Returns the pattern of each quad.
     pub fn quads(&self) -> Vec<u32> {
         let quads = |(p, pattern): (usize, &Placed)| std::iter::repeat_n(p as u32, pattern.rows.len().div_ceil(QUAD));
         self.patterns.iter().enumerate().flat_map(quads).collect()
     }
 
-    /// Σ over the patterns of log₂ of the constant that the frame has for their samples, times
-    /// their weight.
+    /// Returns Σ over the patterns of log₂ of the frame's constant for their samples, times their weight.
     pub fn frame_offset(&self, frame: &Frame) -> f64 {
         neumaier_sum(self.patterns.iter().map(|pattern| pattern.weight * pattern.frame_offset(frame)))
     }
 }
 
 impl Placed {
-    /// log₂ of the constant that the frame has for a sample.
+    /// Returns log₂ of the frame's constant for a sample.
     pub fn frame_offset(&self, frame: &Frame) -> f64 {
         let log2_scale = self.observed.iter().map(|&j| frame.scale[j].log2()).sum();
         frame_offset(self.observed.len(), log2_scale)
     }
 }
 
-/// How mixtures of K components are evaluated over an arrangement.
+/// The evaluation of mixtures of K components over an arrangement.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub k: usize,
     pub d: usize,
-    /// Components that `fused_patterns` has room for; 0: the general kernels.
+    /// Components that `fused_patterns` has room for; 0 for the general kernels.
     pub capacity: usize,
-    /// Where the general kernels have a pattern's parameters.
+    /// The layout of a pattern's parameters for the general kernels.
     pub general: GeneralLayout,
     /// Numbers from one pattern's parameters to the next.
     pub stride: usize,
-    /// Numbers of a slice's sums.
     pub sums: usize,
     /// (slices, [`SLICE`])
     pub slices: Vec<u32>,
@@ -200,8 +192,7 @@ pub(crate) struct Batch {
 }
 
 impl Shape {
-    /// For mixtures of K components, in float32 if `short`, and then by `fused_patterns` if it has
-    /// an instance and `fused` says so.
+    /// For mixtures of K components; by `fused_patterns` in float32, if `fused` and there is an instance.
     pub fn new<T: Float>(arrangement: &Arrangement, k: usize, fused: bool) -> Self {
         let d = arrangement.d;
         let capacity = if fused { fused::capacity(k) } else { 0 };
@@ -210,7 +201,7 @@ impl Shape {
             0 => (general.len().next_multiple_of(4), accumulate::values(k, d, true)),
             _ => (fused::numbers(d, true) * capacity, fused_patterns::values(d, capacity)),
         };
-        // Most sums of a pattern with many rows are to fit into a batch.
+        // Most sums of a pattern with many rows should fit into a batch.
         let most = (BATCH_BYTES / 2 / (sums * size_of::<f64>())).max(1);
         let rows = SLICE_ROWS.max(arrangement.n.div_ceil(most).next_multiple_of(SLICE_ROWS));
         let (mut slices, mut first_slices) = (Vec::new(), Vec::with_capacity(arrangement.patterns.len() + 1));
@@ -242,25 +233,23 @@ impl Shape {
         Self { k, d, capacity, general, stride, sums, slices, first_slices, batches }
     }
 
-    /// What the kernels know of it.
     pub fn layout(&self) -> patterns::Layout {
         patterns::Layout { k: self.k as u32, d: self.d as u32, capacity: self.capacity as u32 }
     }
 
-    /// Where b, the seeds, the weights and the centres begin in the parameters of the general
-    /// kernels.
+    /// Returns where b, the seeds, the weights and the centres begin in the general kernels' parameters.
     pub fn places(&self) -> [u32; 4] {
         let [_, shifts, seeds, weights, centres] = self.general.sections();
         [shifts, seeds, weights, centres].map(|section| section.start as u32)
     }
 
-    /// The first and the last place, behind the last row, of some slices.
+    /// Returns the places of some slices' rows, from the first to behind the last.
     pub fn rows(&self, slices: Range<usize>) -> Range<usize> {
         let number = |slice: usize, i: usize| self.slices[slice * SLICE + i] as usize;
         number(slices.start, 0)..number(slices.end - 1, 1)
     }
 
-    /// Consecutive slices of a batch that together have at most so many rows, or are one.
+    /// Returns consecutive slices of a batch with together at most this many rows, or single slices.
     pub fn pieces(&self, batch: &Batch, most: usize) -> Vec<Range<usize>> {
         let (mut pieces, mut start) = (Vec::new(), batch.slices.start);
         for slice in batch.slices.clone() {
@@ -274,8 +263,7 @@ impl Shape {
     }
 }
 
-/// Numbers of a mixture for the kernel `marginals`: log₂ of the weights (K,), the means (K, D) and
-/// the covariances (K, D, D).
+/// Returns the numbers of a mixture for `marginals`: log₂ of the weights (K,), means (K, D), covariances (K, D, D).
 pub(crate) fn mixture_numbers(k: usize, d: usize) -> usize {
     k * (1 + d + d * d)
 }
@@ -283,8 +271,8 @@ pub(crate) fn mixture_numbers(k: usize, d: usize) -> usize {
 /// Writes a mixture in the frame ([`mixture_numbers`]).
 ///
 /// # Errors
-/// [`Error::Unsupported`] for covariances without matrices; [`Error::OutOfRange`] for a variance that
-/// is nothing in the frame, which one sample far from all others makes so wide.
+/// [`Error::Unsupported`] for covariances without matrices; [`Error::OutOfRange`] for a variance that vanishes in a
+/// frame widened by a sample far from all others.
 pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -> Result<()> {
     let (k, d) = mixture.means().dim();
     let (weights, rest) = out.split_at_mut(k);
@@ -310,7 +298,7 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
                 return Err(Error::OutOfRange { component: c, column: i, precision: "float64" });
             }
             for j in 0..d {
-                // Of a matrix, the lower triangle counts.
+                // The lower triangle of a matrix counts.
                 to[i * d + j] = matrix[[i.max(j), i.min(j)]] * frame.scale[i] * frame.scale[j];
             }
         }
@@ -318,8 +306,7 @@ pub(crate) fn write_mixture(mixture: &Mixture, frame: &Frame, out: &mut [f64]) -
     Ok(())
 }
 
-/// The statistics from the sums of all columns around the means, in the frame ([`patterns::sums`]
-/// of each component), times `factor`.
+/// Returns the statistics from `factor` times all columns' sums around the means in the frame ([`patterns::sums`]).
 pub(crate) fn statistics(
     values: &[f64],
     factor: f64,
@@ -351,7 +338,7 @@ pub(crate) fn statistics(
     Statistics::from_centred_sums(CentredSums { centres: mixture.means().to_owned(), ..sums })
 }
 
-/// The error that `marginals` found, (patterns, K), if it found one.
+/// Returns the error that `marginals` found, (patterns, K), if any.
 pub(crate) fn check_problems(problems: &[i32], k: usize, mixture: &Mixture, precision: &'static str) -> Result<()> {
     let Some((at, problem)) = problems.iter().enumerate().find(|(_, problem)| **problem != 0) else { return Ok(()) };
     let (component, column) = (at % k, problem.unsigned_abs() as usize - 1);

@@ -15,7 +15,7 @@ use gmm_kernels::patterns::{self, BLOCK, MATRICES, Masks, ParametersOfQuads, SLI
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
-/// Patterns whose parameters are on the device, and the memory that goes with them.
+/// Patterns whose parameters are on the device, and their memory.
 #[derive(Clone, Copy)]
 pub struct OfBatch<'a> {
     pub shape: &'a Shape,
@@ -40,7 +40,6 @@ impl OfBatch<'_> {
         self.count() * self.shape.k
     }
 
-    /// A block for each pattern.
     pub fn grid(&self) -> Grid {
         Grid::new(self.count() as u32, BLOCK, 0)
     }
@@ -51,7 +50,7 @@ impl OfBatch<'_> {
         Ok(Masks { words, width: self.words as u32, count: self.count() as u32 })
     }
 
-    /// Matrices, vectors and values, to write to.
+    /// Returns matrices, vectors and values, to write to.
     fn memory(&self) -> Result<(*mut f64, *mut f64, *mut f64)> {
         let (what, d) = ("the memory of a launch over patterns", self.shape.d);
         Ok((
@@ -62,7 +61,6 @@ impl OfBatch<'_> {
     }
 }
 
-/// The parameters of each pattern.
 #[derive(Clone, Copy)]
 pub struct Marginals<'a, T: Element> {
     pub of: OfBatch<'a>,
@@ -108,10 +106,9 @@ pub struct Complete<'a> {
     pub of: OfBatch<'a>,
     /// The first slice of each of all patterns, and the number of all.
     pub first_slices: Numbers<'a, u32>,
-    /// The sums of the batch's slices, if there are any to complete; by slice where
-    /// `fused_patterns` left them, else by value.
+    /// The sums of the batch's slices, if there are any to complete: by slice from `fused_patterns`, else by value.
     pub sums: Option<Numbers<'a, f64>>,
-    /// The log-likelihood of each of these slices, where these are known.
+    /// The log-likelihood of each of these slices, if known.
     pub totals: Option<Numbers<'a, f64>>,
 }
 
@@ -141,7 +138,6 @@ pub struct FusedPatterns<'a> {
     pub shape: &'a Shape,
     pub batch: &'a Batch,
     pub columns: Columns<'a>,
-    /// Whether samples count by their weights.
     pub weighted: bool,
     pub cached_quads: u32,
     /// (slices, [`SLICE`]), all.
@@ -154,7 +150,6 @@ pub struct FusedPatterns<'a> {
 }
 
 impl FusedPatterns<'_> {
-    /// A warp for each slice.
     pub fn grid(&self) -> Grid {
         Grid::new(self.batch.slices.len() as u32, WARP, shared_bytes(self.shape.d, self.shape.capacity))
     }

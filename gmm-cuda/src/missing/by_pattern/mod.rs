@@ -1,16 +1,14 @@
-//! Covariances with matrices over samples with missing values. Rows in which the same columns are
-//! observed, a pattern, are neighbours on the device, with 0 in the place of what is missing. Each
-//! pattern has parameters and sums of its own, and a launch goes over all patterns:
+//! Covariances with matrices over samples with missing values. Rows with the same observed columns, a pattern, are
+//! neighbours on the device, with 0 in place of missing values. Each pattern has its own parameters and sums, and a
+//! launch covers all patterns:
 //!
-//! 1. `marginals` factorises the mixture's part of the observed columns, for each pattern and
-//!    component;
-//! 2. `fused_patterns`, or `density`, `posterior` and `accumulate`, evaluate the rows with their
-//!    pattern's parameters;
-//! 3. `complete_patterns` makes the sums of all columns of those of the observed ones;
+//! 1. `marginals` factorises the observed columns' part of the mixture, for each pattern and component;
+//! 2. `fused_patterns`, or `density`, `posterior` and `accumulate`, evaluate the rows with their pattern's parameters;
+//! 3. `complete_patterns` makes sums of all columns from those of the observed ones;
 //! 4. `reduce_sets` adds up the patterns.
 //!
-//! Where there are so many patterns that their parameters and sums would need more than 256 MiB,
-//! they take turns. With as many patterns as rows, the factorisations take all of the time.
+//! If the parameters and sums of all patterns would need more than 256 MiB, patterns take turns. With as many patterns
+//! as rows, the factorisations take all of the time.
 pub(crate) mod arrangement;
 mod launches;
 mod pieces;
@@ -53,22 +51,18 @@ use std::f64::consts::LN_2;
 use std::sync::Arc;
 use store::Store;
 
-/// A piece of a batch that the general kernels evaluate has at most so many qₖ and so many values
-/// of features, so that both fit into the L2 cache; but see [`MIN_PIECE`].
+/// Most qₖ, and features' values, of a piece for the general kernels, for the L2 cache to hold; but see [`MIN_PIECE`].
 const PIECE_NUMBERS: usize = 1 << 21;
-/// Least rows of a piece, if it is not a single slice.
+/// Least rows of a piece, unless it is a single slice.
 const MIN_PIECE: usize = 2048;
 /// Results of a batch besides the sums: see [`patterns::values`].
 const BESIDE_SUMS: usize = patterns::values(0, 1);
-/// Most features of `fused_patterns`.
 const MAX_FUSED_FEATURES: usize = 16;
 
-/// An evaluator of mixtures with matrices over samples with missing values, on the device of this
-/// number.
+/// Returns an evaluator, on the device of this number, of mixtures with matrices over samples with missing values.
 ///
 /// # Errors
-/// [`Error::NoCudaDevice`]; [`Error::Unsupported`] where the samples do not fit into the device's
-/// memory; [`Error::Cuda`].
+/// [`Error::NoCudaDevice`]; [`Error::Unsupported`] if the samples do not fit into the device's memory; [`Error::Cuda`].
 pub(crate) fn evaluator<'a>(
     samples: Samples<'a>,
     ordinal: usize,
@@ -82,8 +76,7 @@ pub(crate) fn evaluator<'a>(
     float64(samples, ordinal, limit)
 }
 
-/// As [`evaluator`], in float64. The host evaluates mixtures that need the differences from each
-/// mean.
+/// Returns the [`evaluator`] in float64. The host evaluates mixtures that need the differences from each mean.
 fn float64<'a>(samples: Samples<'a>, ordinal: usize, limit: Option<usize>) -> Result<Box<dyn Evaluator + 'a>> {
     let float64 = ByPattern::<f64>::new(samples.clone(), ordinal, limit)?;
     let open = move || Ok(Box::new(CpuEvaluator::new(samples.clone())?) as _);
@@ -98,14 +91,13 @@ pub(crate) struct ByPattern<'a, T: Element> {
     stream: Stream,
     mixture: Upload<f64>,
     memory: Memory<T>,
-    /// What the latest mixtures of some K need, by `fused_patterns` and by the general kernels.
+    /// The needs of the latest mixtures of some K, for `fused_patterns` and for the general kernels.
     fused: Option<Ready>,
     general: Option<Ready>,
-    /// The kernel of the latest evaluation.
     latest: &'static str,
 }
 
-/// What mixtures of one K need besides memory for numbers.
+/// The needs of mixtures of one K besides memory for numbers.
 #[derive(Debug)]
 struct Ready {
     shape: Shape,
@@ -113,7 +105,6 @@ struct Ready {
     first_slices: DeviceBuffer<u32>,
 }
 
-/// The memory of a batch.
 #[derive(Debug)]
 struct Memory<T: Plain> {
     parameters: DeviceBuffer<T>,
@@ -125,22 +116,19 @@ struct Memory<T: Plain> {
     values: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
     totals: DeviceBuffer<f64>,
-    /// The batch's results, in the host's memory.
     results: Slots,
-    /// Of a piece, for the general kernels: qₖ, then responsibilities, (K, rows); and what a row
-    /// has as a result.
+    /// For the general kernels, of a piece: qₖ, then responsibilities, (K, rows); and a row's results.
     q: DeviceBuffer<T>,
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
-    /// A total for each block of `posterior`, which has so many in each piece; and their sum.
+    /// A total for each block of `posterior` in each piece; and their sum.
     blocks: DeviceBuffer<f64>,
     total: Slots,
 }
 
-/// What an evaluation is to give besides the total.
+/// The results of an evaluation besides the total.
 enum Goal<'g> {
     Total,
-    /// The scores of the rows.
     Scores(&'g mut [f64]),
     Labels(&'g mut [usize]),
     /// (N, K)
@@ -185,7 +173,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
         self.store.weight_scale.unwrap_or(1.0)
     }
 
-    /// Evaluates a mixture: its total log-likelihood.
+    /// Evaluates a mixture and returns its total log-likelihood.
     fn evaluate(&mut self, mixture: &Mixture, mut goal: Goal<'_>) -> Result<f64> {
         let (k, d) = (mixture.n_components(), self.store.arrangement.d);
         check_features(mixture, d)?;
@@ -217,7 +205,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
         written?;
         self.memory.prepare(shape, goal)?;
         let this = &*self;
-        // Whatever waits for the work that follows waits for this.
+        // Waiting for later work waits for this.
         let _ = this.mixture.send(&this.stream)?.followed_by(this.stream.idle());
         let results = if matches!(goal, Goal::Sums(_)) { patterns::values(k, d) } else { BESIDE_SUMS };
         let mut sums = vec![0.0; results];
@@ -285,8 +273,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(self.stream.launch(kernel, of.grid(), launch)?.borrowed())
     }
 
-    /// The sums of a batch's slices and their log-likelihoods, by `fused_patterns`. Only float32
-    /// gets here.
+    /// Computes the sums and log-likelihoods of a batch's slices by `fused_patterns`. Only float32 gets here.
     fn fused<'m>(&'m self, ready: &'m Ready, batch: &'m Batch) -> Result<Running<'m, ()>> {
         let shape = &ready.shape;
         let float32 = |numbers: Numbers<'m, T>| numbers.cast::<f32>();
@@ -301,8 +288,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
             batch,
             columns: Columns::new(columns, self.store.arrangement.padded(), shape.d, true)?,
             weighted: self.store.weight_scale.is_some(),
-            // A launch after this one reads the same samples, of which so many stay in half of the
-            // cache.
+            // The next launch reads the same samples; this many stay in half of the cache.
             cached_quads: (gpu.limits.l2 / 2 / (shape.d * QUAD * size_of::<f32>())).min(u32::MAX as usize) as u32,
             slices: Numbers::of(&ready.slices),
             parameters,
@@ -313,8 +299,8 @@ impl<'a, T: Element> ByPattern<'a, T> {
         Ok(self.stream.launch(kernel, launch.grid(), launch)?.borrowed())
     }
 
-    /// The sums of all columns of a batch, added up over its patterns, on their way to the host.
-    /// `results`: all numbers, or those beside the sums.
+    /// Computes the sums of all columns of a batch, added up over its patterns, and starts to copy `results` of the
+    /// numbers to the host: all, or those beside the sums.
     fn complete<'m>(&'m self, ready: &'m Ready, batch: &'m Batch, results: usize) -> Result<Running<'m, ()>> {
         let (shape, memory) = (&ready.shape, &self.memory);
         let of = self.of_batch(shape, batch);
@@ -338,13 +324,11 @@ impl<'a, T: Element> ByPattern<'a, T> {
     }
 }
 
-/// Most rows of a piece.
 fn most_rows(shape: &Shape) -> usize {
     (PIECE_NUMBERS / shape.k.max(shape.d)).max(MIN_PIECE)
 }
 
 impl<T: Element> Memory<T> {
-    /// Makes room for each batch of a shape.
     fn prepare(&mut self, shape: &Shape, goal: &Goal<'_>) -> Result<()> {
         let Shape { k, d, .. } = *shape;
         let most = |of: &dyn Fn(&Batch) -> usize| shape.batches.iter().map(of).max().unwrap_or(0);
@@ -369,7 +353,7 @@ impl<T: Element> Memory<T> {
         let pieces = shape.batches.iter().flat_map(|batch| shape.pieces(batch, most_rows(shape)));
         let rows = pieces.map(|slices| shape.rows(slices).len()).max().unwrap_or(0).next_multiple_of(TILE);
         if self.q.len() < k * rows {
-            // The kernels read numbers behind the last sample, and do not use them.
+            // The kernels read numbers behind the last sample, and ignore them.
             self.q = zeroed(k * rows)?;
         }
         match goal {
@@ -383,7 +367,7 @@ impl<T: Element> Memory<T> {
 
 impl<T: Element> Drop for ByPattern<'_, T> {
     fn drop(&mut self) {
-        // The fields are freed after this. A failure cannot be reported from here.
+        // The fields are freed after this. A failure cannot be reported here.
         let _ = self.stream.synchronize();
     }
 }

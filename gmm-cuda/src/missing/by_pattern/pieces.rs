@@ -17,8 +17,7 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 
 impl<T: Element> ByPattern<'_, T> {
-    /// Evaluates a batch by the general kernels, piece by piece. `first`: whether no other was
-    /// evaluated before.
+    /// Evaluates a batch by the general kernels, piece by piece. `first`: whether it is the first batch.
     pub(super) fn general<'m>(
         &'m self,
         ready: &'m Ready,
@@ -57,8 +56,7 @@ impl<T: Element> ByPattern<'_, T> {
                 of_quads,
                 q,
                 stride,
-                // Padding has the weight 0. A result for one sample does not depend on the samples'
-                // weights.
+                // Padding has the weight 0. A sample's result does not depend on its weight.
                 weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
                 responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
                 add: number > 0 || !first,
@@ -95,8 +93,7 @@ impl<T: Element> ByPattern<'_, T> {
         Ok(running)
     }
 
-    /// Copies back what the goal asks for of each row of a piece: some slices of a batch, the
-    /// places of their rows, and the numbers from one component to the next.
+    /// Copies the rows' results of a piece back: a batch's slices, their rows' places, and the components' stride.
     fn read_piece(
         &self,
         shape: &Shape,
@@ -105,8 +102,7 @@ impl<T: Element> ByPattern<'_, T> {
         goal: &mut Goal<'_>,
     ) -> Result<()> {
         let (stream, memory, arrangement) = (&self.stream, &self.memory, &self.store.arrangement);
-        // The patterns of these slices, of which the first and the last may have rows in other
-        // pieces.
+        // The patterns of these slices; the first and the last may have rows in other pieces.
         let pattern = |slice: usize| shape.slices[slice * SLICE + 2] as usize;
         let patterns = pattern(slices.start)..pattern(slices.end - 1) + 1;
         let n = rows.len();
@@ -121,8 +117,7 @@ impl<T: Element> ByPattern<'_, T> {
                 stream.read(&memory.scores, &mut scores)?;
                 for_each(&mut |pattern, i, row| {
                     let placed = &arrangement.patterns[pattern];
-                    // What is not observed has the probability 1, whatever rounding makes of the
-                    // weights' sum.
+                    // Without observed values the probability is 1, however the weights' sum is rounded.
                     to[row] = match placed.observed.is_empty() {
                         true => 0.0,
                         false => {
@@ -152,7 +147,7 @@ impl<T: Element> ByPattern<'_, T> {
         Ok(())
     }
 
-    /// Σ weight·log₂ of all samples, from the blocks of `posterior`.
+    /// Returns Σ weight·log₂ of all samples, from the blocks of `posterior`.
     pub(super) fn general_total(&self, shape: &Shape) -> Result<f64> {
         debug_assert_eq!(shape.capacity, 0);
         let (count, slots) = (self.memory.blocks.len(), &self.memory.total);

@@ -9,7 +9,7 @@ use gmm_core::data::samples::{Samples, weight_scale};
 use gmm_core::error::{Error, Result};
 use gmm_driver::{DeviceBuffer, Plain};
 
-/// Samples on the device in the order of their patterns, which any number of evaluators share.
+/// Samples on the device in the order of their patterns, shared by any number of evaluators.
 #[derive(Debug)]
 pub(super) struct Store<T: Plain> {
     pub gpu: &'static Gpu,
@@ -18,8 +18,7 @@ pub(super) struct Store<T: Plain> {
     pub total_weight: f64,
     /// The kernels see the samples' weights divided by this power of two.
     pub weight_scale: Option<f64>,
-    /// (D + 1, stride): the samples and, in the last column, their weights, which are 0 for
-    /// padding.
+    /// (D + 1, stride): the samples, and in the last column their weights, 0 for padding.
     pub columns: DeviceBuffer<T>,
     /// The patterns' masks, the pattern of each quad, and the patterns' weights.
     pub masks: DeviceBuffer<u32>,

@@ -1,15 +1,12 @@
-//! The device `auto`: CPU or GPU, whichever is measured to be faster for the data and the mixture
-//! at hand.
+//! The device `auto`: CPU or GPU, whichever is measured to be faster for the data and the mixture at hand.
 //!
-//! A GPU has costs before it is of use: its driver takes a third of a second to start and to
-//! compile kernels, the samples are laid out a second time, and the end of a process waits for the
-//! driver. So evaluations are made and timed on the CPU at first. The driver is started only when
-//! the CPU is expected to need longer than all that costs ([`choice`]); a thread of its own
-//! ([`warm_up`]) does that while the CPU goes on. Then, if the evaluations that are still expected
-//! pay for the layout, they are timed on the GPU too, and move there if it is faster.
+//! A GPU has costs before it is useful: its driver takes a third of a second to start and to compile kernels, the
+//! samples are laid out a second time, and the end of a process waits for the driver. So evaluations are made and timed
+//! on the CPU at first. When the CPU is expected to need longer than these costs ([`choice`]), a separate thread
+//! ([`warm_up`]) starts the driver while the CPU goes on. Then, if the remaining evaluations pay for the layout, they
+//! are timed on the GPU too, and move there if it is faster.
 //!
-//! Where there are several GPUs, what moves to the GPU is again such an evaluator ([`on_gpus`]),
-//! which begins on one GPU and moves to all of them by the same rules.
+//! With several GPUs, evaluations move to another such evaluator ([`on_gpus`]), from one GPU to all by the same rules.
 use choice::{Choices, Kind, LONG, Method, Rules, Side};
 use gmm_core::backends::cpu::CpuEvaluator;
 use gmm_core::backends::reference::ReferenceEvaluator;
@@ -32,16 +29,14 @@ mod choice;
 mod tests;
 mod warm_up;
 
-/// Metropolis steps that are made to time the GPU.
+/// The Metropolis steps that time the GPU.
 const TIMED_STEPS: usize = 16;
-/// Evaluations of which a settled evaluator takes the fastest as the time of the CPU: the first one
-/// is slower.
+/// The CPU's time in a settled evaluator is the fastest of this many evaluations, because the first is slower.
 const SETTLING_EVALUATIONS: usize = 4;
 
-/// Evaluates on the CPU or on the GPU; or on one GPU, which is the CPU of what follows then, or on
-/// all of them. Each [`Kind`] of evaluation begins on the CPU and moves to the GPU at most once.
-/// What neither of them supports is evaluated by the float64 reference, or is an error where both
-/// are GPUs. Labels and responsibilities come from the CPU, because callers ask for them once.
+/// Evaluates on the CPU or the GPU; or on one GPU, in the place of the CPU, or all GPUs. Each [`Kind`] of evaluation
+/// begins on the CPU and moves to the GPU at most once. A kind that neither supports goes to the float64 reference, or
+/// is an error if both are GPUs. Labels and responsibilities come from the CPU, because callers ask for them once.
 pub(crate) struct AutoEvaluator<'a> {
     samples: Samples<'a>,
     cpu: Box<dyn Evaluator + 'a>,
@@ -50,17 +45,14 @@ pub(crate) struct AutoEvaluator<'a> {
     warm_up: Option<WarmUp>,
     reference: Option<ReferenceEvaluator>,
     choices: Choices,
-    /// The side of the latest evaluation.
     latest: Option<Side>,
     settled: bool,
-    /// See [`Sampling::fix_batch_reference`].
     batch_reference: Option<Mixture>,
     /// Whether the first side is a GPU too.
     from_gpu: bool,
 }
 
-/// The GPU's evaluator of some samples: that of one GPU, and where there are `several`, one that
-/// begins there and goes on on all of them, if that is measured to be faster.
+/// Returns the GPU's evaluator of some samples; with `several` GPUs it moves from one to all if measured to be faster.
 pub(crate) fn on_gpus<'a>(
     samples: Samples<'a>,
     several: bool,
@@ -69,7 +61,7 @@ pub(crate) fn on_gpus<'a>(
 ) -> Result<Box<dyn Evaluator + 'a>> {
     let begin = Instant::now();
     let one = open_one(samples.clone())?;
-    // The few samples of a warm-up are for the kernels of one GPU.
+    // A warm-up's few samples are for the kernels of one GPU.
     if !several || samples.n_samples().saturating_mul(samples.n_features()) <= PROBE {
         return Ok(one);
     }
@@ -77,9 +69,8 @@ pub(crate) fn on_gpus<'a>(
     Ok(Box::new(AutoEvaluator { from_gpu: true, ..AutoEvaluator::of(samples, one, choices, open_all) }))
 }
 
-/// The state of the GPU.
 enum Gpu<'a> {
-    /// The samples are not on it.
+    /// The samples are not on it yet.
     Unopened,
     /// There is no GPU, or it has failed, for this reason.
     Absent(String),
@@ -87,8 +78,7 @@ enum Gpu<'a> {
 }
 
 impl<'a> AutoEvaluator<'a> {
-    /// Lays out the samples for the CPU, with `threads` threads or rayon's global ones; `open_gpu`
-    /// is called if a GPU is expected to pay.
+    /// Lays out the samples for the CPU, with `threads` threads or rayon's; calls `open_gpu` if a GPU should pay.
     pub fn new(
         samples: Samples<'a>,
         threads: Option<usize>,
@@ -121,7 +111,7 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Evaluates on the side of the kind; chooses that side if it is time to.
+    /// Evaluates on the side of the kind, after choosing it if it is time to.
     fn run<T>(
         &mut self,
         method: Method,
@@ -141,8 +131,7 @@ impl<'a> AutoEvaluator<'a> {
         Ok(result)
     }
 
-    /// Evaluates a kind whose side is not chosen, and may choose it. None if that gave no result
-    /// that can be used.
+    /// Evaluates a kind without a side, and may choose one. Returns `None` without a usable result.
     fn evaluate_undecided<T>(
         &mut self,
         kind: Kind,
@@ -172,8 +161,7 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Evaluates and times on the CPU, where `evaluate` makes `count` evaluations. None if the CPU
-    /// does not support the kind.
+    /// Makes `count` evaluations on the CPU by `evaluate` and times them. Returns `None` if the CPU lacks the kind.
     fn evaluate_on_cpu<T>(
         &mut self,
         kind: Kind,
@@ -193,9 +181,8 @@ impl<'a> AutoEvaluator<'a> {
         Ok(Some(result))
     }
 
-    /// Whether the GPU has compiled its kernels for the kind, and the evaluations that are still
-    /// expected pay for the layout of the samples there. Starts the GPU, and asks for the kernels,
-    /// when these pay.
+    /// Returns whether the GPU has compiled its kernels for the kind and the remaining evaluations pay for the layout
+    /// there. Starts the GPU, and requests the kernels, when these pay.
     fn gpu_is_worth_a_trial(&mut self, kind: Kind, mixture: &Mixture) -> bool {
         if matches!(self.gpu, Gpu::Absent(_)) || self.warm_up.is_none() && !self.choices.start_pays(kind) {
             return false;
@@ -212,9 +199,8 @@ impl<'a> AutoEvaluator<'a> {
         }
     }
 
-    /// Leaves a kind of a settled evaluator to the CPU, unless Markov chains would take so long
-    /// there that a GPU may pay. Repeats short evaluations first, because the first one is slower
-    /// than the next ones.
+    /// Leaves a kind of a settled evaluator to the CPU, unless Markov chains would take so long there that a GPU may
+    /// pay. Repeats short evaluations, because the first is slower than the next.
     fn settle_kind<T>(
         &mut self,
         kind: Kind,
@@ -235,9 +221,8 @@ impl<'a> AutoEvaluator<'a> {
         Ok(())
     }
 
-    /// Times `evaluate`, which makes `count` evaluations, on the GPU, and chooses the side of the
-    /// kind: the GPU if it is faster than the CPU was or if the CPU does not support the kind.
-    /// Gives the GPU's result if that is chosen.
+    /// Times `count` evaluations by `evaluate` on the GPU, and chooses the kind's side: the GPU if it is faster than
+    /// the CPU, or if the CPU does not support the kind. Returns the GPU's result if the GPU is chosen.
     fn try_gpu<T>(
         &mut self,
         kind: Kind,
@@ -275,7 +260,6 @@ impl<'a> AutoEvaluator<'a> {
         Ok(result)
     }
 
-    /// The evaluator of a side.
     fn side(&mut self, side: Side) -> &mut (dyn Evaluator + 'a) {
         match (side, &mut self.gpu) {
             (Side::Gpu, Gpu::Ready(gpu)) => gpu.as_mut(),
@@ -297,7 +281,7 @@ impl Evaluator for AutoEvaluator<'_> {
         self.cpu.precision(mixture, operation)
     }
 
-    /// Of the side of the latest evaluation.
+    /// Describes the side of the latest evaluation.
     fn describe(&self) -> Description {
         let mut description = match (self.latest, &self.gpu, &self.reference) {
             (Some(Side::Gpu), Gpu::Ready(gpu), _) => return gpu.describe(),
@@ -310,7 +294,7 @@ impl Evaluator for AutoEvaluator<'_> {
         description
     }
 
-    /// Shares the samples of the CPU and of the GPU, and the choices made so far.
+    /// Shares the samples of the CPU and the GPU, and the choices so far.
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {
         let gpu = match &self.gpu {
             Gpu::Unopened => Gpu::Unopened,
@@ -340,7 +324,7 @@ impl Evaluator for AutoEvaluator<'_> {
         let Some(first) = mixtures.first() else { return Ok(Vec::new()) };
         let reference = self.batch_reference.take();
         let totals = self.run(Method::LogLikelihoodBatch, first, |side| {
-            // Each time, because the side may be a new one.
+            // Each time, because the side may have changed.
             if let (Some(reference), Some(sampling)) = (&reference, side.sampling()) {
                 sampling.fix_batch_reference(reference);
             }
@@ -384,7 +368,6 @@ impl Sampling for AutoEvaluator<'_> {
         self.settled = true;
     }
 
-    /// Those of the side of the latest evaluation.
     fn useful_shares(&mut self) -> usize {
         let side = self.latest.unwrap_or(Side::Cpu);
         self.side(side).sampling().map_or(1, Sampling::useful_shares)
@@ -394,8 +377,7 @@ impl Sampling for AutoEvaluator<'_> {
         self.batch_reference = Some(mixture.clone());
     }
 
-    /// Runs on the GPU if its steps are faster than evaluations on the CPU. That is decided before
-    /// the first step, for the thousands of steps that follow.
+    /// Runs on the GPU if its steps are faster than evaluations on the CPU, decided before the first of many steps.
     fn metropolis(
         &mut self,
         target: &MetropolisTarget,
@@ -408,7 +390,7 @@ impl Sampling for AutoEvaluator<'_> {
         let kind = self.kind(Method::Metropolis, &mixture);
         if !self.choices.is_made(kind) {
             let steps = |side: &mut dyn Evaluator| {
-                // A log density of NaN at the point makes the device reject every step.
+                // With a log density of NaN at the point, the device rejects every step.
                 if let Some(own) = side.sampling()
                     && own.metropolis(target, point, f64::NAN, &mut ZeroSteps(TIMED_STEPS))?
                 {
@@ -439,8 +421,7 @@ impl Sampling for AutoEvaluator<'_> {
     }
 }
 
-/// As many steps of length zero as the number says, whose results nobody needs: they are made to be
-/// timed.
+/// This many steps of length zero, only to be timed.
 struct ZeroSteps(usize);
 
 impl MetropolisSteps for ZeroSteps {
@@ -451,8 +432,8 @@ impl MetropolisSteps for ZeroSteps {
     fn record(&mut self, _: &[f64], _: &[f64]) {}
 }
 
-/// The result of an evaluation and the time it takes: the shortest of three after one that is not
-/// counted, or of two if they are [`LONG`]. None if the evaluator does not support it.
+/// Returns the result of an evaluation and its time: the shortest of three after an uncounted one, or of two if they
+/// are [`LONG`]. Returns `None` if the evaluator does not support it.
 fn time<T>(
     evaluator: &mut dyn Evaluator,
     evaluate: &impl Fn(&mut dyn Evaluator) -> Result<T>,

@@ -1,4 +1,4 @@
-//! Tests of `auto` with a fake GPU, which is as fast or as broken as each test wants.
+//! Tests of `auto` with a fake GPU, as fast or as broken as each test needs.
 use super::choice::OnCpu;
 use super::*;
 use gmm_core::backends::sharded::ShardedEvaluator;
@@ -7,14 +7,12 @@ use gmm_core::data::samples::View;
 use gmm_core::model::covariances::Covariances;
 use std::time::Duration;
 
-/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`],
-/// which shows that it was used.
+/// A fake GPU, slower or faster than any CPU, or broken. All its log-likelihoods are [`ANSWER`].
 struct Fake {
     n: usize,
     d: usize,
     delay: Duration,
     broken: bool,
-    /// The samples, for `rows`.
     reference: ReferenceEvaluator,
 }
 
@@ -65,7 +63,6 @@ fn fake(samples: Samples<'_>, delay: Duration, broken: bool) -> Result<Box<dyn E
 fn fast(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     fake(samples, Duration::ZERO, false)
 }
-/// A GPU that is slower than the CPU.
 fn slow(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     fake(samples, Duration::from_secs(2), false)
 }
@@ -91,33 +88,32 @@ fn mixture(k: usize) -> Mixture {
 /// A time that no job reaches.
 const AGES: Duration = Duration::from_secs(1 << 40);
 
-/// An `auto` that expects the start of the GPU to cost `gpu_start`.
+/// Returns an `auto` that expects the start of the GPU to cost `gpu_start`.
 fn costing(gpu_start: Duration, x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, open).unwrap();
     auto.choices.rules.start = gpu_start;
     auto
 }
 
-/// An `auto` that starts the GPU as soon as the layout of the samples pays.
+/// Returns an `auto` that starts the GPU as soon as the layout of the samples pays.
 fn unsettled(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     costing(Duration::ZERO, x, open)
 }
 
-/// An `auto` that chooses before the first result.
+/// Returns an `auto` that chooses before the first result.
 fn auto(x: &Array2<f32>, open: OpenFn) -> AutoEvaluator<'_> {
     let mut auto = unsettled(x, open);
     auto.sampling().unwrap().settle();
     auto
 }
 
-/// A GPU that needs a second to open.
+/// A GPU that takes a second to open.
 fn late(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
     std::thread::sleep(Duration::from_secs(1));
     fast(samples)
 }
 
-/// Evaluates until the GPU answers. Gives how many results came from the CPU, and how long it all
-/// took.
+/// Evaluates until the GPU answers. Returns the number of the CPU's results, and the total time.
 fn until_moved(auto: &mut AutoEvaluator<'_>, x: &Array2<f32>, m: &Mixture) -> (usize, Duration) {
     let begin = Instant::now();
     for count in 0.. {
@@ -143,8 +139,7 @@ fn the_cpu_works_while_the_gpu_starts() {
     assert_eq!(auto.log_likelihood(&m).unwrap(), ANSWER);
 }
 
-/// Whether the GPU is started after `evaluations` evaluations that took the CPU `milliseconds`
-/// each.
+/// Returns whether the GPU is started after `evaluations` evaluations of `milliseconds` each on the CPU.
 fn starts(method: Method, evaluations: u32, milliseconds: u64) -> bool {
     let (x, m) = (data(10), mixture(2));
     let mut auto = AutoEvaluator::new(Samples::from_f32(x.view()).unwrap(), None, never).unwrap();
@@ -156,10 +151,10 @@ fn starts(method: Method, evaluations: u32, milliseconds: u64) -> bool {
 
 #[test]
 fn the_gpu_is_started_for_what_lasts_longer_than_its_start() {
-    // A fit is taken to need 20 E-steps: what the rest takes counts.
+    // A fit is expected to need 20 E-steps: only the remaining time counts.
     assert!(starts(Method::Statistics, 1, 100));
     assert!((0..=100).all(|done| !starts(Method::Statistics, done, 1)));
-    // One that has needed more is taken to need as many again.
+    // After more, it is expected to need as many again.
     assert!(starts(Method::Statistics, 1000, 1));
     // So are other evaluations.
     for method in [Method::LogLikelihood, Method::LogLikelihoodBatch] {
@@ -169,8 +164,7 @@ fn the_gpu_is_started_for_what_lasts_longer_than_its_start() {
     assert!(!starts(Method::ScoreSamples, 1, 3_600_000));
 }
 
-/// A short job does on `auto` what it does on the CPU, to the last bit, and no GPU is opened for
-/// it.
+/// A short job on `auto` gives the CPU's bits, and opens no GPU.
 #[test]
 fn a_short_job_is_the_same_as_on_the_cpu() {
     use crate::fit::GaussianMixtureParams;
@@ -188,7 +182,7 @@ fn a_short_job_is_the_same_as_on_the_cpu() {
         let scores = evaluator.score_samples(&fit.mixture).unwrap();
         let labels = evaluator.predict(&fit.mixture).unwrap();
         let proba = evaluator.predict_proba(&fit.mixture).unwrap();
-        // Numbers are printed with all of their digits.
+        // `{:?}` prints all digits.
         format!("{fit:?} {total:?} {:?} {labels:?} {:?}", scores.to_vec(), proba.into_raw_vec_and_offset().0)
     }
     let x = Array2::from_shape_fn((5_000, 2), |(i, j)| ((i * i + 31 * j) % 97) as f32 / 10.0);
@@ -213,11 +207,11 @@ fn a_short_job_is_the_same_as_on_the_cpu() {
     }
 }
 
-/// The CPU makes each evaluation once, for the caller, and none only to be timed.
+/// The CPU makes each evaluation once, for the caller, never only for its time.
 #[test]
 fn no_evaluation_is_repeated_for_its_time() {
     let (x, m) = (data(40_000), mixture(40));
-    // One that stays on the CPU, one that does so by its first evaluation, and one that moves.
+    // One that stays on the CPU, one that stays because of its first evaluation, and one that moves.
     for (start, settled, open) in [(AGES, false, never as OpenFn), (AGES, true, never), (Duration::ZERO, false, late)] {
         let (on_cpu, mut given) = (std::cell::Cell::new(0), 0);
         let mut auto = costing(start, &x, open);
@@ -274,7 +268,7 @@ fn it_stays_where_the_gpu_is_slower_or_fails() {
     }
 }
 
-/// Checks that an evaluator is on the CPU, and why it has given up the GPU, if it has.
+/// Checks that an evaluator is on the CPU, and why it gave up the GPU, if it did.
 #[track_caller]
 fn assert_left(auto: &dyn Evaluator, problem: Option<&str>) {
     let Description { device, gpu_problem, .. } = auto.describe();
@@ -283,7 +277,7 @@ fn assert_left(auto: &dyn Evaluator, problem: Option<&str>) {
     assert!(gpu_problem.unwrap_or_default().contains(problem.unwrap_or_default()));
 }
 
-/// The samples are laid out on the GPU only if the evaluations that are expected take longer.
+/// The samples are laid out on the GPU only if the expected evaluations take longer.
 #[test]
 fn it_moves_only_for_what_pays_for_the_move() {
     let (x, m) = (data(40_000), mixture(40));
@@ -299,8 +293,7 @@ fn it_moves_only_for_what_pays_for_the_move() {
     assert_eq!(until_moved(&mut auto, &x, &m).0, 0);
 }
 
-/// Checks a log-likelihood against the reference, within 10⁻⁶ of the sum for the rounding of
-/// float32.
+/// Checks a log-likelihood against the reference, within 10⁻⁶ of the sum for the rounding of float32.
 #[track_caller]
 fn assert_true(x: &Array2<f32>, mixture: &Mixture, total: f64) {
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(mixture).unwrap();
@@ -336,7 +329,7 @@ fn small_data_never_touches_the_gpu() {
 fn float64_and_weights_reach_the_gpu() {
     fn same(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {
         assert!(matches!(samples.view(), View::F64(_)));
-        // The few samples that it warms up with count one each.
+        // The few samples of the warm-up count one each.
         let right = |(i, w): (usize, &f64)| *w == if samples.n_samples() < 40_000 { 1.0 } else { 0.1 + (i % 3) as f64 };
         assert!(samples.weights().is_some_and(|w| w.iter().enumerate().all(right)));
         fast(samples)
@@ -348,7 +341,7 @@ fn float64_and_weights_reach_the_gpu() {
         auto.sampling().unwrap().settle();
         assert_eq!(auto.log_likelihood(&mixture(40)).unwrap(), ANSWER);
         assert_eq!(auto.total_weight(), samples.total_weight());
-        // What this GPU lacks is done with the same numbers.
+        // The reference replaces the operations that this GPU lacks, with the same numbers.
         let scores = auto.score_samples(&mixture(2)).unwrap();
         let truth = ReferenceEvaluator::new(samples).score_samples(&mixture(2)).unwrap();
         assert!(scores.iter().zip(&truth).all(|(a, b)| (a - b).abs() <= 1e-12 * b.abs().max(1.0)));
@@ -362,7 +355,7 @@ fn the_faster_side_is_taken_and_kept() {
     let mut with_fast = auto(&x, fast);
     assert_eq!(with_fast.log_likelihood(&m).unwrap(), ANSWER);
     assert_eq!(with_fast.describe().device, "fake");
-    // What the GPU lacks goes to the CPU; what was chosen stays.
+    // Operations that the GPU lacks go to the CPU; earlier choices stay.
     assert_eq!(with_fast.statistics(&m).unwrap().n_components(), 40);
     let scores = with_fast.score_samples(&m).unwrap();
     assert_eq!(scores.len(), n);
@@ -414,7 +407,7 @@ fn errors_are_not_choices() {
     assert!(matches!(auto.rows(&[100]), Err(Error::NoSuchRow { .. })));
 }
 
-/// A GPU of which each sample takes some time, with or without Metropolis steps of its own.
+/// A GPU that takes some time for each sample, with or without its own Metropolis steps.
 struct Timed<'a> {
     cpu: CpuEvaluator<'a>,
     per_sample: Duration,
@@ -465,15 +458,13 @@ impl Sampling for Timed<'_> {
     }
 }
 
-/// Counts how often all GPUs were opened.
 type Opened = Arc<std::sync::atomic::AtomicUsize>;
 
 fn timed<'a>(samples: Samples<'a>, per_sample: Duration, walks: bool) -> Result<Box<dyn Evaluator + 'a>> {
     Ok(Box::new(Timed { cpu: CpuEvaluator::with_threads(samples, 1)?, per_sample, walks }))
 }
 
-/// Four GPUs of which each sample takes so long; with all of them, every evaluation takes
-/// `overhead` more.
+/// Returns `auto` over four GPUs that take `per_sample` each; all of them together take `overhead` more per evaluation.
 fn gpus(x: &Array2<f32>, per_sample: Duration, overhead: Duration, opened: &Opened) -> Box<dyn Evaluator> {
     let samples = Samples::from_shared_f32(x.to_shared()).unwrap();
     let opened = Arc::clone(opened);
@@ -502,11 +493,11 @@ fn n_devices(data: &dyn Evaluator) -> usize {
 fn one_gpu_goes_on_as_all_where_that_is_faster() {
     let (x, m) = (data(20_000), mixture(2));
     let truth = ReferenceEvaluator::new(Samples::from_f32(x.view()).unwrap()).log_likelihood(&m).unwrap();
-    // An evaluation takes one GPU 40 ms, so that a fit of 20 pays for the start of the others.
+    // An evaluation takes one GPU 40 ms, so a fit of 20 pays for the start of the others.
     let opened = Opened::default();
     let mut auto = gpus(&x, Duration::from_micros(2), Duration::ZERO, &opened);
     auto.statistics(&m).unwrap();
-    // The first one does not count.
+    // The first evaluation does not count.
     auto.statistics(&m).unwrap();
     assert_eq!(opened.load(std::sync::atomic::Ordering::SeqCst), 0);
     let begin = Instant::now();
@@ -534,19 +525,18 @@ fn one_gpu_stays_alone_where_more_would_not_be_faster() {
     let m = mixture(2);
     let opened = Opened::default();
     let count = || opened.load(std::sync::atomic::Ordering::SeqCst);
-    // To begin together costs more than the others gain: that is measured.
+    // Starting together costs more than the other GPUs gain, as measured.
     let x = data(20_000);
     let mut slower = gpus(&x, Duration::from_nanos(50), Duration::from_millis(20), &opened);
     slower.sampling().unwrap().settle();
     let total = slower.log_likelihood(&m).unwrap();
     assert_eq!((n_devices(slower.as_ref()), count()), (1, 1));
     assert_eq!(slower.log_likelihood(&m).unwrap(), total);
-    // What one GPU does soon is not tried with more: a fit of short E-steps, whatever the first one
-    // takes.
+    // Work that one GPU does soon is not tried on more: a fit of short E-steps, however long the first one takes.
     let x = data(10_000);
     let mut short = gpus(&x, Duration::ZERO, Duration::ZERO, &opened);
     (0..10).for_each(|_| drop(short.statistics(&m).unwrap()));
-    // Nor are a few samples, as those of a warm-up.
+    // Nor are a few samples, such as a warm-up's.
     let few = data(100);
     let mut few = gpus(&few, Duration::from_millis(1), Duration::ZERO, &opened);
     few.sampling().unwrap().settle();
@@ -554,7 +544,7 @@ fn one_gpu_stays_alone_where_more_would_not_be_faster() {
     assert_eq!(count(), 1);
 }
 
-/// The CPU, one GPU and all of them, one after the other, before the first result.
+/// It tries the CPU, one GPU and all of them before the first result.
 #[test]
 fn a_settled_evaluator_decides_between_all_devices_at_once() {
     fn open(samples: Samples<'_>) -> Result<Box<dyn Evaluator + '_>> {

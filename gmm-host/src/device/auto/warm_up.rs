@@ -12,25 +12,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
-/// Makes samples resident on the GPU.
 pub(super) type OpenGpu = Arc<dyn for<'a> Fn(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + Sync>;
 
-/// The thread's own samples have about this many elements.
+/// The approximate number of elements of the thread's own samples.
 pub(super) const PROBE: usize = 1 << 14;
 
-/// A thread that starts the driver, loads a copy of a few samples, and evaluates once each kind
-/// that it is asked for, so that the driver compiles the kernels. Nobody waits for the thread: it
-/// ends by itself after this value is dropped.
+/// A thread that starts the driver, loads a copy of a few samples, and evaluates each requested kind once, so that the
+/// driver compiles the kernels. It ends by itself after this value is dropped; nothing waits for it.
 pub(super) struct WarmUp {
     ask: Sender<(Kind, Mixture)>,
     done: Receiver<Result<Kind>>,
-    /// The kinds that were asked for, and whether the thread has evaluated them.
+    /// The requested kinds, and whether the thread has evaluated them.
     kinds: HashMap<Kind, bool>,
     /// Whether the thread runs, and so may be inside the driver.
     alive: Arc<AtomicBool>,
 }
 
-/// Whether the GPU is ready for a kind.
 #[derive(Debug)]
 pub(super) enum State {
     Busy,
@@ -47,20 +44,19 @@ impl WarmUp {
         let (probe, flag, open_gpu) = (probe(samples), Arc::clone(&alive), Arc::clone(open_gpu));
         let body = move || {
             if let Err(error) = work(probe, &open_gpu, &asked, &report) {
-                // Nobody listens any more where the evaluator has been dropped.
+                // If the evaluator has been dropped, nobody listens.
                 let _ = report.send(Err(error));
             }
             flag.store(false, Ordering::SeqCst);
         };
-        // If the thread cannot be started, `report` is dropped, which `state` finds.
+        // If the thread cannot be started, `report` is dropped, which `state` notices.
         if thread::Builder::new().name("gmm-gpu-start".into()).spawn(body).is_err() {
             alive.store(false, Ordering::SeqCst);
         }
         Self { ask, done, kinds: HashMap::new(), alive }
     }
 
-    /// Whether the GPU is ready for a kind. Asked for a kind for the first time, the thread will
-    /// evaluate `mixture`, which is of that kind.
+    /// Returns whether the GPU is ready for a kind. The first call makes the thread evaluate `mixture`, of that kind.
     pub fn state(&mut self, kind: Kind, mixture: &Mixture) -> State {
         if let Entry::Vacant(new) = self.kinds.entry(kind) {
             new.insert(false);
@@ -90,7 +86,7 @@ impl Drop for WarmUp {
     }
 }
 
-/// What the thread does.
+/// The body of the thread.
 fn work(
     probe: Result<Samples<'static>>,
     open_gpu: &OpenGpu,
@@ -99,8 +95,7 @@ fn work(
 ) -> Result<()> {
     let mut gpu = open_gpu(probe?)?;
     for (kind, mixture) in asked {
-        // Only a failure of the driver counts: other errors are reported by the evaluation that the
-        // caller asked for.
+        // Only a failure of the driver counts here: the caller's own evaluation reports other errors.
         if let Err(error @ Error::Cuda { .. }) = evaluate(gpu.as_mut(), kind.method, &mixture) {
             return Err(error);
         }
@@ -120,7 +115,7 @@ fn evaluate(gpu: &mut dyn Evaluator, method: Method, mixture: &Mixture) -> Resul
     }
 }
 
-/// A copy of the first samples. They have weights, all of them one, if the samples have weights.
+/// Returns a copy of the first samples, with weights of one if the samples have weights.
 fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     let n = (PROBE / samples.n_features()).clamp(1, samples.n_samples());
     let rows = Slice::from(0..n);
@@ -134,12 +129,10 @@ fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     }
 }
 
-/// The end of a process whose thread may be inside the driver.
+/// Ends a process whose thread may be inside the driver.
 ///
-/// When a process ends, the C library calls the functions that were registered for that, among them
-/// one of the driver that frees what the thread still uses. So if the thread may be inside the
-/// driver, a function that is called before the driver's flushes the files of the C library and
-/// ends the process at once.
+/// At the end of a process the C library calls registered functions; one of the driver's frees memory that the thread
+/// still uses. So a function that is called earlier flushes the C library's files and ends the process at once.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod at_exit {
     use std::ffi::{c_int, c_void};
@@ -160,9 +153,8 @@ mod at_exit {
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain(|alive| alive.load(Ordering::SeqCst));
         left.push(alive);
-        // The C library calls the last registered function first, so this one comes before the
-        // driver's. It can only fail for lack of memory; the process then ends as if this module
-        // were not there.
+        // The last registered function is called first, so this one precedes the driver's. Registration fails only for
+        // lack of memory; the process then ends as without this module.
         on_exit(end, std::ptr::null_mut());
     }
 
@@ -181,7 +173,6 @@ mod at_exit {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    /// Does nothing: on other systems either the threads end before the process does, or there is
-    /// no CUDA.
+    /// Does nothing: on other systems threads end before the process does, or there is no CUDA.
     pub fn leave_the_driver_alone(_: Arc<AtomicBool>) {}
 }

@@ -16,13 +16,12 @@ use std::f64::consts::LN_2;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// An E-step gathers its chunks into segments, each with sums of its own. The number of segments
-/// does not depend on the threads, so that the results do not either; all segments together have
-/// about this many sums, or there are four segments.
+/// The most sums of all segments together, unless there are four segments. An E-step gathers its chunks into segments,
+/// each with its own sums; their number does not depend on the threads, so the results do not either.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
 
 impl<T: Real> Engine<'_, T> {
-    /// The E-step around `centres` in the frame (K, D), as its totals and in the units of the data.
+    /// Computes the E-step around `centres` in the frame (K, D): its totals, and the sums in the units of the data.
     pub(super) fn sums(
         &mut self,
         mixture: &Mixture,
@@ -43,7 +42,7 @@ impl<T: Real> Engine<'_, T> {
         Ok(sums)
     }
 
-    /// The centres of the moments, as rows of `layout.width` elements.
+    /// Returns the centres of the moments as rows of `layout.width` elements.
     fn padded(centres: &Array2<f64>, layout: Layout) -> Buffer<T> {
         let mut padded = buffer(centres.nrows() * layout.width);
         for (to, from) in padded.chunks_mut(layout.width).zip(centres.rows()) {
@@ -52,7 +51,7 @@ impl<T: Real> Engine<'_, T> {
         padded
     }
 
-    /// The E-step over some chunks, whose sums are added to `sums`: the total of log₂ p − offset.
+    /// Adds the E-step over some chunks to `sums`; returns the total of log₂ p − offset.
     fn segment_sums(
         &self,
         chunks: Range<usize>,
@@ -81,8 +80,7 @@ impl<T: Real> Engine<'_, T> {
         neumaier_sum(log2)
     }
 
-    /// The E-step over all chunks: the total of log₂ p − offset, and the totals that `layout`
-    /// describes.
+    /// Computes the E-step over all chunks: the total of log₂ p − offset, and the totals that `layout` describes.
     fn all_sums(
         &mut self,
         parameters: &DeviceParameters<T>,
@@ -117,7 +115,6 @@ impl<T: Real> Engine<'_, T> {
             of_spare().sums.push(sums);
         })?;
         let (log2, segments): (Vec<f64>, Vec<SegmentSums<T>>) = segments.into_iter().flatten().unzip();
-        // In the order of the segments.
         let mut spread = vec![0.0; layout.spread];
         for segment in &segments {
             spread.iter_mut().zip(&segment.spread).for_each(|(sum, v)| *sum += v);
@@ -128,7 +125,7 @@ impl<T: Real> Engine<'_, T> {
                 segment.add_matrices(self.isa, piece * PIECE, sum);
             }
         })?;
-        // No more memory than the samples take.
+        // Kept only if it takes no more memory than the samples.
         if n_segments * layout.length() <= self.data.n * self.data.d {
             self.spare = spare.into_inner().unwrap_or_else(PoisonError::into_inner);
             self.spare.segments.extend(segments);

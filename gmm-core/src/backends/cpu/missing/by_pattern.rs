@@ -1,9 +1,7 @@
-//! Covariances with matrices over samples with missing values. Rows in which the same columns are
-//! observed, a pattern, are a group: they are complete samples of these columns, and the engine of
-//! complete samples evaluates them, under the mixture of these columns. What an E-step adds for the
-//! missing columns follows from the statistics of the observed ones ([`completion`]), without
-//! another look at the samples. A mixture is so restricted, and factorised, once for each group,
-//! not for each row.
+//! Covariances with matrices over samples with missing values. The rows with the same observed columns, a pattern, form
+//! a group: complete samples of these columns, which the engine of complete samples evaluates under their mixture. The
+//! E-step's terms for the missing columns follow from the statistics of the observed ones ([`completion`]), without
+//! another pass. A mixture is thus restricted and factorised once per group, not per row.
 use super::completion;
 use super::few::{FewRows, GroupRows};
 use crate::backends::cpu::complete;
@@ -27,33 +25,29 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A group of fewer rows is evaluated row by row: it takes less time and memory than laying them
-/// out.
+/// Groups of fewer rows are evaluated row by row, which takes less time and memory than a layout.
 const FEW: usize = 32;
-/// An E-step gathers the groups into segments of about as many rows, each with sums of its own, as
-/// the engine of complete samples gathers chunks.
+/// The most sums of all segments. An E-step gathers the groups into segments of about equal work, each with its own
+/// sums, as the engine of complete samples gathers chunks.
 const SEGMENT_ELEMENTS: usize = 1 << 22;
-/// The work for a group, beside that for its rows, in rows.
+/// The work for a group besides its rows, in rows.
 const GROUP_WORK: usize = 64;
 
-/// Evaluates mixtures with matrices over samples with missing values.
 pub(in crate::backends::cpu) struct ByPattern<'a> {
     samples: Samples<'a>,
-    /// The rows, those of a group beside each other, in their order within the group.
+    /// The rows, group by group, in their order within each group.
     order: Arc<[usize]>,
     groups: Vec<Group<'a>>,
     isa: Isa,
     threads: Threads,
 }
 
-/// Rows in which the same columns are observed.
 struct Group<'a> {
-    /// These columns, ascending.
     observed: Arc<[usize]>,
-    /// The rows, as a range of `order`.
+    /// A range of `order`.
     rows: Range<usize>,
     weight: f64,
-    /// The engine of the observed columns; none for few rows.
+    /// The engine of the observed columns; `None` for few rows.
     engine: Option<Box<dyn Evaluator + 'a>>,
 }
 
@@ -80,8 +74,8 @@ impl<'a> ByPattern<'a> {
         Self { samples, order: order.into(), groups, isa, threads }
     }
 
-    /// Calls `work` with each group, its rows and, if any column is observed, the mixture of its
-    /// columns; with all threads. Gives the results in the order of the groups.
+    /// Calls `work` on all threads with each group, its rows and, if any column is observed, the mixture of its
+    /// columns. Returns the results in the order of the groups.
     fn map<T: Send>(
         &mut self,
         mixture: &Mixture,
@@ -95,8 +89,7 @@ impl<'a> ByPattern<'a> {
         results.into_iter().collect()
     }
 
-    /// Puts `each` values a row, which `values` has in the order of the groups, into the order of
-    /// the rows.
+    /// Reorders `each` values per row from the order of the groups to that of the rows.
     fn in_order<T: Copy + Default>(&self, values: Vec<Vec<T>>, each: usize) -> Vec<T> {
         let mut all = vec![T::default(); self.order.len() * each];
         for (&row, value) in self.order.iter().zip(values.iter().flat_map(|values| values.chunks_exact(each))) {
@@ -105,8 +98,7 @@ impl<'a> ByPattern<'a> {
         all
     }
 
-    /// Consecutive groups that make up segments, of about equal work. They do not depend on the
-    /// threads.
+    /// Divides the groups into segments of consecutive ones, of about equal work, independent of the threads.
     fn segments(&self, covariance_type: CovarianceType, k: usize) -> Vec<Range<usize>> {
         let d = self.samples.n_features();
         let length = k * d * if covariance_type == CovarianceType::Full { d } else { 2 };
@@ -146,10 +138,8 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// The total log-likelihood, each sample times its weight.
     fn log_likelihood(&mut self, rows: GroupRows<'_>, marginal: Option<&Marginal>) -> Result<f64> {
         match (marginal, &mut self.engine) {
-            // Nothing is observed, or nothing counts.
             (None, _) => Ok(0.0),
             _ if self.weight == 0.0 => Ok(0.0),
             (Some(marginal), Some(engine)) => engine.log_likelihood(&marginal.mixture),
@@ -192,7 +182,7 @@ impl<'a> Evaluator for ByPattern<'a> {
         Description::new(format!("cpu ({threads} thread{of_threads}, {isa}, {float}, {patterns})"), isa)
     }
 
-    /// Float64 if any group of samples needs it.
+    /// float64 if any group needs it.
     fn precision(&self, mixture: &Mixture, operation: Operation) -> Precision {
         let needs_float64 = |group: &Group<'_>| {
             let Some(engine) = &group.engine else { return false };

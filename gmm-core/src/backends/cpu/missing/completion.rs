@@ -1,11 +1,9 @@
-//! From the statistics of the observed columns to those of all columns, where covariances have
-//! matrices.
+//! Extension of the statistics of the observed columns to all columns, for covariances with matrices.
 //!
-//! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o −
-//! μ_o), so that its sums over the samples of a group are functions of the sums of the observed
-//! columns: with Nₖ, x̄_o and the scatter S_oo of a component, its mean is μ_m + B·(x̄_o − μ_o),
-//! S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, where C is the covariance of the missing columns
-//! given the observed ones ([`Marginal`]).
+//! The mean of a missing column given the observed ones is linear in these, x̂_m = μ_m + B·(x_o − μ_o), so its sums
+//! over a group's samples follow from the sums of the observed columns: with Nₖ, x̄_o and the scatter S_oo of a
+//! component, its mean is μ_m + B·(x̄_o − μ_o), S_mo = B·S_oo, and S_mm = B·S_oo·Bᵀ + Nₖ·C, with C the covariance of
+//! the missing columns given the observed ones ([`Marginal`]).
 use crate::error::Result;
 use crate::model::covariances::Covariances;
 use crate::model::marginal::{Dependence, Marginal};
@@ -13,7 +11,6 @@ use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis};
 
-/// The statistics of samples of which only some columns are observed, from those of these columns.
 pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture) -> Result<Statistics> {
     if marginal.missing.is_empty() {
         return Ok(seen);
@@ -54,8 +51,7 @@ pub(super) fn completed(seen: Statistics, marginal: &Marginal, mixture: &Mixture
     })
 }
 
-/// Writes a scatter matrix, of which `seen` is the observed part; `count` is the number of samples
-/// that it is of.
+/// Writes a scatter matrix from its observed part `seen`; `count` is its number of samples.
 fn complete(
     mut all: ArrayViewMut2<'_, f64>,
     seen: ArrayView2<'_, f64>,
@@ -81,8 +77,7 @@ fn complete(
     }
 }
 
-/// The statistics of samples of this weight in which nothing is observed: each belongs to a
-/// component with its weight, and is distributed as the component is.
+/// Returns the statistics of samples of this weight without observed values: they are distributed as the mixture.
 pub(super) fn unobserved(weight: f64, mixture: &Mixture) -> Result<Statistics> {
     let (k, d) = mixture.means().dim();
     let counts = &mixture.weights() * (weight / mixture.weights().sum());

@@ -10,14 +10,13 @@ use crate::model::marginal::Marginal;
 use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayViewMut2, Axis};
 
-/// The rows of a group.
 #[derive(Clone, Copy)]
 pub(super) struct GroupRows<'r> {
     pub samples: &'r Samples<'r>,
     pub rows: &'r [usize],
 }
 
-/// The observed columns of a group's rows, and the mixture of these columns.
+/// The observed columns of a group's rows, and their mixture.
 pub(super) struct FewRows<'r, 'm> {
     rows: GroupRows<'r>,
     marginal: &'m Marginal,
@@ -32,8 +31,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
         self.rows.samples.weights().map_or(1.0, |w| w[self.rows.rows[i]])
     }
 
-    /// Calls `visit` with the index of each row among these, its observed values, its
-    /// responsibilities (K,), and its log-density.
+    /// Calls `visit` with each row's index in the group, observed values, responsibilities (K,), and log-density.
     fn for_each(&self, mut visit: impl FnMut(usize, &[f64], &[f64], f64) -> Result<()>) -> Result<()> {
         let mixture = &self.marginal.mixture;
         let mut density = Density::new(mixture);
@@ -47,7 +45,6 @@ impl<'r, 'm> FewRows<'r, 'm> {
         Ok(())
     }
 
-    /// Collects what `value` makes of each row.
     fn collect<T>(&self, mut value: impl FnMut(&[f64], f64) -> T) -> Vec<T> {
         let mut all = Vec::with_capacity(self.rows.rows.len());
         let done = self.for_each(|_, _, r, log_density| {
@@ -76,7 +73,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
         self.collect(|r, _| r.to_vec()).concat()
     }
 
-    /// The statistics of the observed columns; `weight` is that of all rows.
+    /// Returns the statistics of the observed columns; `weight` is the total of the rows.
     pub fn statistics(&self, weight: f64) -> Result<Statistics> {
         let mixture = &self.marginal.mixture;
         let mut sums = self.sums(weight, mixture.means().to_owned())?;
@@ -86,7 +83,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
         Statistics::from_centred_sums(sums)
     }
 
-    /// The sums of the observed columns, around `centres` (K, D).
+    /// Returns the sums of the observed columns around `centres` (K, D).
     fn sums(&self, weight: f64, centres: Array2<f64>) -> Result<CentredSums> {
         let mixture = &self.marginal.mixture;
         let (k, d) = mixture.means().dim();
@@ -125,7 +122,7 @@ impl<'r, 'm> FewRows<'r, 'm> {
     }
 }
 
-/// Adds r·δδᵀ to the lower triangle: zero for r = 0, even where the square overflows.
+/// Adds r·δδᵀ to the lower triangle; zero for r = 0, even if the square overflows.
 fn add_lower(mut matrix: ArrayViewMut2<'_, f64>, r: f64, delta: &[f64]) {
     for (i, (mut row, a)) in matrix.outer_iter_mut().zip(delta).enumerate() {
         row.iter_mut().zip(&delta[..=i]).for_each(|(v, b)| *v += r * a * b);

@@ -1,60 +1,52 @@
-//! How the sums of an E-step lie in memory.
+//! The memory layout of an E-step's sums.
 use crate::backends::cpu::exponents::GROUP;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use std::ops::Range;
 
-/// Samples of a group at most: `GROUP` of the widest registers.
+/// The most samples of a group: `GROUP` of the widest registers.
 pub const MAX_GROUP: usize = 16 * GROUP;
-/// Groups of a tile at most.
 const MAX_TILE: usize = 8;
-/// About how many registers a tile has at most of responsibilities, which stay in the first-level
-/// cache while the moments of some features after the others are formed, and of samples, which stay
-/// in the second-level cache.
+/// About the most registers of a tile: of responsibilities, which stay in the first-level cache while the moments of
+/// successive features are formed, and of samples, which stay in the second-level cache.
 const TILE_SHARES: usize = 512;
 const TILE_SAMPLES: usize = 2048;
-/// Rows of a product of matrices that are formed together.
+/// Rows of a matrix product formed together.
 pub const ROWS: usize = 4;
-/// Registers of a row that lie together in a queue: the columns of a product that are formed
-/// together.
+/// Columns of a product formed together, as registers of a row that lie together in a queue.
 pub const COLUMNS: usize = 2;
-/// The least and the most samples of a queue. The parts of the most that a block of a product needs
-/// fit into the first-level cache; there are fewer if the queues of all components had more than
-/// `QUEUE_ELEMENTS` elements.
+/// The least and the most samples of a queue. The parts of the most that a block of a product needs fit into the
+/// first-level cache. Queues are shorter if those of all components would have more than `QUEUE_ELEMENTS` elements.
 const QUEUE: (usize, usize) = (16, 128);
 const QUEUE_ELEMENTS: usize = 1 << 21;
-/// The most features, and the most sums of all components, for which the products of features are
-/// formed for all components at once. With more features a sample takes fewer operations as a row
-/// of a queue; more sums than these leave the second-level cache.
+/// The most features, and the most sums, for forming the products of features for all components at once. With more
+/// features a sample takes fewer operations as a row of a queue; more sums leave the second-level cache.
 const TRIANGLE_FEATURES: usize = 20;
 const TRIANGLE_SUMS: usize = 1 << 13;
-/// How the sums lie in memory: sums that are spread over the elements of registers, (`spread`, L),
-/// and behind them, in memory of their own, the rows of matrices, padded to whole registers: first
-/// the first moments, (K, `width`).
+/// The memory layout of the sums: first those spread over the elements of registers, (`spread`, L); then, in separate
+/// memory, the rows of matrices, padded to whole registers, beginning with the first moments, (K, `width`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub lanes: usize,
-    /// Number of spread sums: the counts (K,), then, without matrices, first (K, D) and second
-    /// moments, (K, D) or lower triangles by rows (K, D·(D+1)/2), and with missing values the
-    /// counts of the observed values (K, D).
+    /// The number of spread sums: the counts (K,); then, without matrices, first (K, D) and second moments, (K, D) or
+    /// lower triangles by rows (K, D·(D+1)/2); and with missing values the counts of observed values (K, D).
     pub spread: usize,
-    /// Length of a row of D features.
+    /// The length of a row of D features.
     pub width: usize,
-    /// Length of a row of K responsibilities (`tied`).
+    /// The length of a row of K responsibilities (`tied`).
     pub pair_width: usize,
-    /// Where the matrices' second moments begin, (K, D, width) or (D, width) with the number of
-    /// rows rounded up.
+    /// The start of the matrices' second moments, (K, D, width) or (D, width) with the number of rows rounded up.
     pub second: usize,
-    /// Rows of one component's second moments, rounded up.
+    /// The rows of a component's second moments, rounded up.
     pub height: usize,
-    /// Where the pairs of responsibilities begin, (K, `pair_width`).
+    /// The start of the pairs of responsibilities, (K, `pair_width`).
     pub pairs: usize,
-    /// The number of the matrices' elements.
+    /// The number of elements of the matrices.
     pub matrices: usize,
-    /// Samples of a component's queue; zero without queues.
+    /// The samples of a component's queue; zero without queues.
     pub queue: usize,
-    /// Groups of a tile; zero with matrices.
+    /// The groups of a tile; zero with matrices.
     pub tile: usize,
-    /// Whether the moments are taken around the frame's zero, instead of each component's mean.
+    /// Whether moments are taken around the frame's zero instead of each component's mean.
     pub around_zero: bool,
 }
 
@@ -99,12 +91,12 @@ impl Layout {
         }
     }
 
-    /// The number of elements in all.
+    /// Returns the number of elements in all.
     pub fn length(&self) -> usize {
         self.spread * self.lanes + self.matrices
     }
 
-    /// The elements of component `c`'s first and second moments, if it has a matrix of its own.
+    /// Returns the elements of component `c`'s first and second moments, if it has its own matrix.
     pub fn component(&self, c: usize) -> [Range<usize>; 2] {
         let first = c * self.width;
         let second = self.second + c * self.height * self.width;

@@ -1,23 +1,20 @@
 //! The E-step kernel: log-sum-exp and sufficient statistics from one read of the samples.
 //!
-//! Moments are taken around each component's current mean, so that nothing cancels, and summed in
-//! the element type over a few thousand samples at most; these sums are added up in float64.
+//! Moments are taken around each component's current mean, so nothing cancels, and summed in the element type over at
+//! most a few thousand samples; these sums are added in float64.
 //!
-//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², of some features and a tile of some groups of
-//!   samples at a time, so that the sums stay in registers. Where all components lie near to the
-//!   frame's zero, c is zero for all of them, which takes half the operations, because the squares
-//!   of the samples are then the same for all. With missing values these are sums over the samples
-//!   that have a value in the column, and Σ r over these is a third one.
-//! - `full`: the group's samples are turned into rows, and those whose responsibilities are not
-//!   negligible wait in a queue of their component until there are many: then Σ r·(x−c) and the
-//!   lower triangle of Σ r·(x−c)(x−c)ᵀ are products of matrices. So the sums, which are too large
-//!   for a cache if D is, are read and written once for many samples. With few features, and all
-//!   components near to the frame's zero, the moments are instead formed as the diagonal ones are:
-//!   the products of features are then the same for all components.
-//! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ
-//!   r·cₖ plus that of the cₖ around c̄, and the latter is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without
-//!   a difference of squares). So a sample takes one outer product of D features and one of K
-//!   responsibilities, instead of K of D features.
+//! - `diag`, `spherical`: Σ r·(x−c) and Σ r·(x−c)², for some features and a tile of groups of samples at a time, so
+//!   that sums stay in registers. If all components lie near the frame's zero, c is zero for all, which halves the
+//!   operations, because the squares of the samples are then shared. With missing values the sums cover the samples
+//!   with a value in the column, and Σ r over these is a third sum.
+//! - `full`: a group's samples become rows, and those with a non-negligible responsibility wait in their component's
+//!   queue until there are many. Then Σ r·(x−c) and the lower triangle of Σ r·(x−c)(x−c)ᵀ are matrix products, so the
+//!   sums, too large for a cache if D is large, are read and written once for many samples. With few features, and all
+//!   components near the frame's zero, the moments are formed like the diagonal ones: products of features are then
+//!   shared by all components.
+//! - `tied`: Σₖ r(x−cₖ)(x−cₖ)ᵀ of one sample is its scatter around the conditional mean c̄ = Σₖ r·cₖ plus that of the
+//!   cₖ around c̄, which is ½ Σₖₗ rₖrₗ(cₖ−cₗ)(cₖ−cₗ)ᵀ (both without a difference of squares). So a sample takes one
+//!   outer product of D features and one of K responsibilities, instead of K of D features.
 mod layout;
 mod queues;
 mod responsibilities;
@@ -42,11 +39,10 @@ use rows::transpose;
 use tied::Tied;
 use tiles::Tiles;
 
-/// The E-step over a chunk, whose sums are added to `sums`. The output is the total of log₂ p −
-/// offset.
+/// The E-step over a chunk, added to `sums`. Returns the total of log₂ p − offset.
 pub(crate) struct EStep<'a, T> {
     pub chunk: Chunk<'a, T>,
-    /// The weights of the chunk's samples, if they have any.
+    /// The weights of the chunk's samples, if any.
     pub weights: Option<&'a [f64]>,
     /// The centres of the moments in the frame, (K, width).
     pub centres: &'a [T],
@@ -75,10 +71,8 @@ impl<T: Real> WithSimd for EStep<'_, T> {
     }
 }
 
-/// Adds the moments of one group after the other to the sums, by one of three algorithms: `tiles`,
-/// `queues` or `tied`.
+/// Adds the moments of one group after the other to the sums, by `tiles`, `queues` or `tied`.
 struct Moments<'a, T: Real, S: Simd> {
-    /// The number of samples of the chunk.
     n: usize,
     parameters: &'a DeviceParameters<T>,
     weights: Option<&'a [f64]>,
@@ -122,7 +116,7 @@ impl<T: Real, S: Simd> Visitor<T, S> for Moments<'_, T, S> {
         if self.sums.layout.tile > 0 {
             return self.tiles.hold(simd, self.sums, group.x, group.terms, &share);
         }
-        // From here on `terms` holds the responsibilities times the samples' weights.
+        // From here on `terms` holds responsibilities times weights.
         let counts = T::registers_mut::<S>(&mut self.sums.spread);
         for (terms, count) in group.terms.iter_mut().zip(counts) {
             *terms = responsibilities::<T, S, REGISTERS>(simd, terms, &share, count);

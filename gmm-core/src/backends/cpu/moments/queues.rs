@@ -1,5 +1,4 @@
-//! The moments of full covariances: samples wait in a queue of their component until there are
-//! many, whose moments are products of matrices.
+//! The moments of full covariances: matrix products of the many samples that wait in a component's queue.
 use super::layout::{COLUMNS, Layout, ROWS};
 use super::responsibilities::choose;
 use super::rows::add_block;
@@ -10,17 +9,16 @@ use crate::simd::isa::Isa;
 use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
-/// The samples that wait, for each component.
 #[derive(Debug)]
 pub(super) struct Queues<T> {
     layout: Layout,
-    /// Their deviations from the centre: blocks of (`queue`, `COLUMNS` registers).
+    /// The deviations from the centre: blocks of (`queue`, `COLUMNS` registers).
     waiting: Zeros<T>,
-    /// Their responsibilities (K, `queue`).
+    /// The responsibilities (K, `queue`).
     shares: Buffer<T>,
     /// The deviations of one component times the responsibilities.
     weighted: Buffer<T>,
-    /// How many wait, for each component, and how many of them the latest sums have.
+    /// The number of waiting samples of each component, and the number in its latest sums.
     n_waiting: Vec<usize>,
     n_summed: Vec<usize>,
 }
@@ -38,7 +36,7 @@ impl<T: Real> Queues<T> {
         }
     }
 
-    /// Adds the moments of all samples that wait to `sums`.
+    /// Adds the moments of all waiting samples to `sums`.
     pub fn finish(&mut self, isa: Isa, sums: &mut MatrixSums<T>) {
         for c in 0..self.n_waiting.len() {
             isa.run(Drain { queues: &mut *self, sums: &mut *sums, c });
@@ -46,8 +44,7 @@ impl<T: Real> Queues<T> {
         self.n_summed.fill(0);
     }
 
-    /// Takes the `n` samples of a group, which are rows (n, `width`), with the responsibilities `r`
-    /// for them. The moments of a queue that is full are added to `sums`.
+    /// Takes the `n` samples of a group as rows (n, `width`), with responsibilities `r`; adds full queues to `sums`.
     #[inline(always)]
     pub fn add<S: Simd, const REGISTERS: usize>(
         &mut self,
@@ -92,14 +89,14 @@ impl<T: Real> Queues<T> {
     }
 }
 
-/// The moments of the samples that wait for component `c`; it needs a matrix of its own.
+/// Adds the moments of the samples waiting for component `c`, which must have its own matrix.
 struct Drain<'a, T> {
     queues: &'a mut Queues<T>,
     sums: &'a mut MatrixSums<T>,
     c: usize,
 }
 
-/// Runs `drain` in a function that is compiled for `S`, and that is not inlined here.
+/// Runs `drain` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn drain<T: Real, S: Simd>(simd: S, drain: Drain<'_, T>) {
     simd.vectorize(drain);
@@ -161,8 +158,7 @@ impl<T: Real> WithSimd for Drain<'_, T> {
             Flush { sums: &mut sums[first.clone()], totals: &mut totals[first] }.with_simd(simd);
             let rows = sums[second.clone()].chunks_exact_mut(layout.width);
             for (i, (sums, totals)) in rows.zip(totals[second].chunks_exact_mut(layout.width)).enumerate() {
-                // Nothing was added behind the registers that a block of rows has on and left of
-                // the diagonal.
+                // A block of rows has sums only in the registers on and left of the diagonal.
                 let end = (i / ROWS * ROWS + ROWS).next_multiple_of(lanes).min(layout.width);
                 Flush { sums: &mut sums[..end], totals: &mut totals[..end] }.with_simd(simd);
             }

@@ -4,8 +4,7 @@ use crate::backends::cpu::real::Real;
 use crate::simd::lane::elements;
 use pulp::Simd;
 
-/// The terms of one component times `share`, the samples' weights over the sums of their terms.
-/// Adds them up in `count`.
+/// Returns a component's terms times `share`, the samples' weights over their sums of terms; adds them to `count`.
 #[inline(always)]
 pub(super) fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
@@ -22,8 +21,7 @@ pub(super) fn responsibilities<T: Real, S: Simd, const REGISTERS: usize>(
     r
 }
 
-/// The indices of those of the first `n` samples whose responsibilities are not negligible, and
-/// their number.
+/// Returns the indices of the first `n` samples with a non-negligible responsibility, and their number.
 #[inline(always)]
 pub(super) fn choose<T: Real, S: Simd>(r: &[T::Reg<S>], n: usize) -> ([u8; MAX_GROUP], usize) {
     let (mut chosen, mut m) = ([0; MAX_GROUP], 0);

@@ -1,11 +1,10 @@
-//! Samples as rows, and products of matrices of such rows.
+//! Samples as rows, and matrix products of such rows.
 use super::layout::{COLUMNS, ROWS};
 use crate::backends::cpu::real::Real;
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::Simd;
 
-/// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`). The padding of the
-/// rows stays zero.
+/// Writes the first `n` samples of a group (REGISTERS, D) as rows (n, `width`), whose padding stays zero.
 #[inline(always)]
 pub(super) fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, width: usize, out: &mut [T::Reg<S>]) {
     let lanes = lanes::<T, S>();
@@ -21,8 +20,7 @@ pub(super) fn transpose<T: Real, S: Simd>(x: &[T::Reg<S>], n: usize, d: usize, w
     }
 }
 
-/// Adds uᵀ·v to `sum` (D, `registers`), where u and v are (n, `registers`). Only the entries on and
-/// left of the diagonal are complete.
+/// Adds uᵀ·v to `sum` (D, `registers`), with u and v (n, `registers`). Entries right of the diagonal are incomplete.
 #[inline(always)]
 pub(super) fn add_product<T: Real, S: Simd>(
     simd: S,
@@ -46,10 +44,9 @@ pub(super) fn add_product<T: Real, S: Simd>(
     }
 }
 
-/// Adds a block of uᵀ·v, of `ROWS` rows and `WIDTH` registers, to the beginnings of the rows of
-/// `sum`, which are `registers` apart. The factors come with the number of registers of their rows,
-/// and with the first element of u's and the first register of v's that the block takes. `PARTS`
-/// samples are added side by side, so that enough sums hide the latency of the multiply-adds.
+/// Adds a block of uᵀ·v, `ROWS` rows by `WIDTH` registers, to the beginnings of the rows of `sum`, which are
+/// `registers` apart. Each factor comes with its rows' number of registers and the block's first element (u) or
+/// register (v). `PARTS` samples are added side by side, so that enough sums hide the latency.
 #[inline(always)]
 pub(super) fn add_block<T: Real, S: Simd, const WIDTH: usize, const PARTS: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! The sums of an E-step, while it goes through the samples of some chunks.
+//! The sums of an E-step in progress over some chunks.
 use super::layout::{Layout, MAX_GROUP};
 use super::queues::Queues;
 use super::totals::{Flush, MatrixSums, SegmentSums};
@@ -7,22 +7,18 @@ use crate::backends::cpu::exponents::GROUP;
 use crate::backends::cpu::real::Real;
 use crate::simd::isa::Isa;
 
-/// The sums of some chunks.
 #[derive(Debug)]
 pub(crate) struct Sums<T> {
     pub(super) layout: Layout,
     n_components: usize,
-    /// What has not been moved into the totals yet.
+    /// Sums not yet moved into the totals.
     pub(super) spread: Buffer<T>,
     pub(super) matrices: MatrixSums<T>,
     spread_totals: Buffer<f64>,
-    /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile`
-    /// groups).
+    /// The samples of a group, as rows; without matrices, the responsibilities of a tile (K, `tile` groups).
     pub(super) rows: Buffer<T>,
-    /// For each component, a bit for each of the tile's groups in which its responsibilities are
-    /// not negligible.
+    /// For each component, a bit for each group of the tile with non-negligible responsibilities.
     pub(super) present: Vec<u32>,
-    /// The samples that wait, under full covariances.
     pub(super) queues: Option<Queues<T>>,
 }
 
@@ -46,12 +42,12 @@ impl<T: Real> Sums<T> {
         }
     }
 
-    /// Whether they can be those of an E-step of this shape.
+    /// Whether they fit an E-step of this shape.
     pub fn has_shape(&self, layout: Layout, n_components: usize) -> bool {
         self.layout == layout && self.n_components == n_components
     }
 
-    /// Moves the sums of what has no queue into the totals.
+    /// Moves all sums without a queue into the totals.
     pub fn flush(&mut self, isa: Isa) {
         isa.run(Flush { sums: &mut self.spread, totals: &mut self.spread_totals });
         if self.layout.matrices > 0 && self.queues.is_none() {
@@ -60,8 +56,7 @@ impl<T: Real> Sums<T> {
         }
     }
 
-    /// The sums of everything. What is left are zeros; `spare` is memory for them, of an earlier
-    /// segment of the same shape.
+    /// Returns all sums and leaves zeros; `spare` is the memory of an earlier segment of the same shape.
     pub fn finish(&mut self, isa: Isa, spare: Option<SegmentSums<T>>) -> SegmentSums<T> {
         if let Some(queues) = &mut self.queues {
             queues.finish(isa, &mut self.matrices);

@@ -1,5 +1,4 @@
-//! The moments of a tied covariance: for each sample an outer product of its features and one of
-//! its responsibilities.
+//! The moments of a tied covariance: for each sample an outer product of its features and one of its responsibilities.
 use super::layout::{Layout, MAX_GROUP};
 use super::responsibilities::choose;
 use super::rows::{add_product, transpose};
@@ -9,7 +8,6 @@ use crate::backends::device_parameters::DeviceParameters;
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::Simd;
 
-/// The sums that the samples of a group are added to.
 pub(super) struct Tied<'a, T: Real, S: Simd> {
     pub parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).
@@ -18,8 +16,7 @@ pub(super) struct Tied<'a, T: Real, S: Simd> {
 }
 
 impl<T: Real, S: Simd> Tied<'_, T, S> {
-    /// Adds the `n` samples `x` of a group, with the responsibilities `r`, times the samples' own
-    /// weights `weight`.
+    /// Adds the `n` samples `x` of a group, with the responsibilities `r` times the samples' own weights `weight`.
     #[inline(always)]
     pub fn add<const REGISTERS: usize>(
         self,

@@ -1,6 +1,5 @@
-//! The moments of covariances without matrices, and of small matrices around the frame's zero: of
-//! some features and a tile of some groups of samples at a time, so that the sums stay in
-//! registers.
+//! The moments of covariances without matrices, and of small matrices around the frame's zero: for some features and a
+//! tile of groups of samples at a time, so that sums stay in registers.
 use super::layout::Layout;
 use super::responsibilities::responsibilities;
 use super::sums::Sums;
@@ -10,14 +9,13 @@ use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::simd::lane::elements;
 use pulp::{Simd, WithSimd};
 
-/// The groups of samples that wait for their tile to be full.
+/// The groups of samples waiting for a full tile.
 pub(super) struct Tiles<'a, T: Real, S: Simd> {
     parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).
     centres: &'a [T::Reg<S>],
-    /// How many groups the tile holds.
     held: usize,
-    /// The samples from the first of them on.
+    /// The samples from the tile's first on.
     x: &'a [T::Reg<S>],
 }
 
@@ -27,9 +25,8 @@ impl<'a, T: Real, S: Simd> Tiles<'a, T, S> {
         Self { parameters, centres, held: 0, x }
     }
 
-    /// Puts the responsibilities of a group into the tile, whose moments are formed when it is
-    /// full. A single register is a tile of its own. `terms` and `share` are as
-    /// [`responsibilities`] takes them.
+    /// Puts the responsibilities of a group into the tile; a full tile's moments are formed at once. A single register
+    /// is a tile of its own. `terms` and `share` are as for [`responsibilities`].
     #[inline(always)]
     pub fn hold<const REGISTERS: usize>(
         &mut self,
@@ -63,7 +60,7 @@ impl<'a, T: Real, S: Simd> Tiles<'a, T, S> {
         }
     }
 
-    /// The moments of the groups that the tile holds.
+    /// Adds the moments of the tile's groups.
     #[inline(always)]
     pub fn release(&mut self, simd: S, sums: &mut Sums<T>) {
         let length = self.held * GROUP * self.parameters.n_features;
@@ -72,8 +69,7 @@ impl<'a, T: Real, S: Simd> Tiles<'a, T, S> {
         self.moments_of_tile::<GROUP>(simd, sums, x);
     }
 
-    /// The moments of the groups that the tile holds, whose samples are `x` (`held`·REGISTERS, D).
-    /// Empties the tile.
+    /// Adds the moments of the tile's groups, whose samples are `x` (`held`·REGISTERS, D), and empties the tile.
     #[inline(always)]
     fn moments_of_tile<const REGISTERS: usize>(&mut self, simd: S, sums: &mut Sums<T>, x: &[T::Reg<S>]) {
         let groups = std::mem::take(&mut self.held);
@@ -94,34 +90,31 @@ impl<'a, T: Real, S: Simd> Tiles<'a, T, S> {
     }
 }
 
-/// What is multiplied with the responsibilities and summed up, for some features of a sample.
+/// The factors of the responsibilities in a sum, for some features of a sample.
 #[derive(Clone, Copy)]
 enum Products {
     Features,
     Squares,
-    /// The features, times this one: a row of a lower triangle.
+    /// The features times this one: a row of a lower triangle.
     WithFeature(usize),
 }
 
-/// Samples, and their responsibilities, of a tile.
 struct Tile<'a, T, const REGISTERS: usize> {
     /// The samples (`groups`·REGISTERS, D).
     x: &'a [T],
     /// The responsibilities (K, `tile` groups).
     shares: &'a [T],
-    /// For each component, a bit for each group in which its responsibilities are not negligible.
-    /// All become zero.
+    /// For each component, a bit for each group with non-negligible responsibilities; all are cleared.
     present: &'a mut [u32],
     groups: usize,
     parameters: &'a DeviceParameters<T>,
     /// The centres of the moments, (K, width).
     centres: &'a [T],
-    /// The spread sums that the layout describes.
     sums: &'a mut [T],
     layout: Layout,
 }
 
-/// Runs `tile` in a function that is compiled for `S`, and that is not inlined here.
+/// Runs `tile` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn add_tile<T: Real, S: Simd, const REGISTERS: usize>(simd: S, tile: Tile<'_, T, REGISTERS>) {
     simd.vectorize(tile);
@@ -142,7 +135,7 @@ impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {
 }
 
 impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
-    /// Some features at a time, whose registers stay in the first-level cache for all components.
+    /// Takes some features at a time, whose registers stay in the first-level cache for all components.
     #[inline(always)]
     fn add<S: Simd, const GAPS: bool>(&mut self, simd: S) {
         let d = self.parameters.n_features;
@@ -150,8 +143,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
         let mut start = 0;
         while start < d {
-            // Steps of about the same width, because narrow ones do not hide the latency of the
-            // sums.
+            // Equal widths, because narrow steps do not hide the latency of the sums.
             let width = (d - start).div_ceil((d - start).div_ceil(most));
             match width {
                 1 => self.add_features::<S, GAPS, 1>(simd, start),
@@ -163,8 +155,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// As [`add`](Self::add), around zero: the products of features are formed once for some
-    /// components.
+    /// As [`add`](Self::add), around zero: products of features are formed once for several components.
     #[inline(always)]
     fn add_around_zero<S: Simd>(&mut self, simd: S) {
         let d = self.parameters.n_features;
@@ -179,8 +170,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// The sums of the products with the first `length` features, some at a time, so that their
-    /// sums stay in registers.
+    /// Adds the products with the first `length` features, some at a time, so that sums stay in registers.
     #[inline(always)]
     fn add_row<S: Simd>(&mut self, simd: S, products: Products, length: usize) {
         let most = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
@@ -196,8 +186,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// As [`add_products`](Self::add_products), of all components: as many together as registers
-    /// have room for their sums.
+    /// As [`add_products`](Self::add_products), for all components, as many together as registers hold their sums.
     #[inline(always)]
     fn add_products_of_all<S: Simd, const WIDTH: usize>(&mut self, simd: S, products: Products, start: usize) {
         let k = self.parameters.n_components;
@@ -219,7 +208,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// Of the components from `c` on, the sums of the products with the features from `start` on.
+    /// Adds the products with the features from `start` on, for the components from `c` on.
     #[inline(always)]
     fn add_products<S: Simd, const COMPONENTS: usize, const WIDTH: usize>(
         &mut self,
@@ -274,8 +263,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
         }
     }
 
-    /// The moments of the features from `start` on, of all components; with missing values also the
-    /// counts of what is observed.
+    /// Adds all components' moments of the features from `start` on; with missing values also counts.
     #[inline(always)]
     fn add_features<S: Simd, const GAPS: bool, const WIDTH: usize>(&mut self, simd: S, start: usize) {
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
@@ -289,8 +277,8 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 continue;
             }
             let at = c * d + start;
-            // The sums of registers in turn, because one sum alone waits for each addition; with
-            // missing values there are three sums of each feature, and no registers left for more.
+            // Alternate registers of sums, because a single sum waits for each addition; with missing values there are
+            // three sums per feature, and no registers left.
             let parts = if GAPS { 1 } else { 2 };
             let zero = [T::splat(simd, T::from_f64(0.0)); WIDTH];
             let (mut centre, mut a, mut b, mut n) = (zero, [zero; 2], [zero; 2], zero);
@@ -311,8 +299,7 @@ impl<T: Real, const REGISTERS: usize> Tile<'_, T, REGISTERS> {
                 for g in 0..REGISTERS {
                     let row = &x[g * d + start..][..WIDTH];
                     for w in 0..WIDTH {
-                        // A difference, which takes other units of the processor than the products:
-                        // these are what there is most of.
+                        // A subtraction spares the multipliers, the busiest units of the processor.
                         let mut deviation = T::sub(simd, row[w], centre[w]);
                         let mut share = shares[g];
                         if GAPS {

@@ -1,13 +1,12 @@
-//! Sums in the element type, and the totals in float64 that they are moved to or added to.
+//! Sums in the element type, and the float64 totals they are moved to.
 use crate::backends::cpu::buffer::Zeros;
 use crate::backends::cpu::real::Real;
 use crate::simd::isa::Isa;
 use pulp::{Simd, WithSimd};
 
-/// Samples whose moments are summed in the element type before they are added up in float64.
+/// Samples whose moments are summed in the element type before they are added in float64.
 pub(crate) const MAX_PENDING: usize = 4096;
 
-/// Moves the sums of the element type into totals in float64.
 pub(super) struct Flush<'a, T> {
     pub sums: &'a mut [T],
     pub totals: &'a mut [f64],
@@ -26,8 +25,7 @@ impl<T: Real> WithSimd for Flush<'_, T> {
     }
 }
 
-/// The sums of matrices, as the layout says: the latest, and the totals of those before, which were
-/// moved there; none before something is.
+/// The matrices' sums in the layout's order: the latest, and the totals of earlier ones, if any were moved.
 #[derive(Debug)]
 pub(super) struct MatrixSums<T> {
     pub latest: Zeros<T>,
@@ -39,7 +37,6 @@ impl<T: Real> MatrixSums<T> {
         Self { latest: Zeros::new(length), totals: None }
     }
 
-    /// The latest sums, and the totals to which they are to be moved.
     pub fn with_totals(&mut self) -> (&mut [T], &mut [f64]) {
         let totals = self.totals.get_or_insert_with(|| Zeros::new(self.latest.len()));
         (&mut self.latest, totals)
@@ -51,9 +48,8 @@ impl<T: Real> MatrixSums<T> {
     }
 }
 
-/// The sums of a segment: of what is spread over registers, (`spread`,), and of the matrices, as
-/// the layout says, in two parts: what was moved into totals, and the latest sums. Moving these too
-/// would take as long as adding them to the sums of the other segments.
+/// The sums of a segment: the spread ones, (`spread`,), and the matrices in the layout's order, as totals and latest
+/// sums. Moving the latest sums would take as long as adding them to other segments.
 #[derive(Debug)]
 pub(crate) struct SegmentSums<T> {
     pub spread: Vec<f64>,
@@ -61,7 +57,6 @@ pub(crate) struct SegmentSums<T> {
 }
 
 impl<T: Real> SegmentSums<T> {
-    /// Adds the matrices' elements from `from` on to `out`.
     pub fn add_matrices(&self, isa: Isa, from: usize, out: &mut [f64]) {
         let range = from..from + out.len();
         let MatrixSums { latest, totals } = &self.matrices;
@@ -70,7 +65,6 @@ impl<T: Real> SegmentSums<T> {
     }
 }
 
-/// Adds sums of the element type, and totals in float64, to `out`.
 struct Add<'a, T> {
     totals: Option<&'a [f64]>,
     sums: &'a [T],
@@ -99,8 +93,7 @@ impl<T: Real> WithSimd for Add<'_, T> {
     }
 }
 
-/// Totals in float64: of the sums that are spread over registers, (`spread`,), and of the matrices,
-/// as the layout says.
+/// float64 totals: of the spread sums, (`spread`,), and of the matrices in the layout's order.
 #[derive(Debug)]
 pub(crate) struct Totals {
     pub spread: Vec<f64>,

@@ -96,7 +96,6 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Posterior<'a, E> {
     }
 }
 
-/// Steps that are counted as they are evaluated.
 struct CountedSteps<'a> {
     steps: &'a mut dyn MetropolisSteps,
     evaluated: usize,

@@ -10,7 +10,6 @@ pub(crate) fn stream(seed: u64, chain: usize) -> ChaCha8Rng {
     rng
 }
 
-/// A generator as saved.
 #[derive(Serialize, Deserialize)]
 struct Position {
     seed: [u8; 32],

@@ -173,7 +173,6 @@ enum Result {
     Resumed,
 }
 
-/// Reads a run and advances it for a while.
 fn read_run(prefix: &Path, size: usize, model: &PosteriorModel) -> Result {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

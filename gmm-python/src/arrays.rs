@@ -70,14 +70,12 @@ pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
     own(array.cast::<PyArrayDyn<f64>>()?)
 }
 
-/// Returns numbers (N,).
 pub fn vector(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array1<f64>> {
     let x = numbers(x)?;
     let shape = x.shape().to_vec();
     x.into_dimensionality::<Ix1>().map_err(|_| wrong_shape(what, "(N,)", &shape))
 }
 
-/// Returns numbers (N, M).
 pub fn matrix(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array2<f64>> {
     let x = numbers(x)?;
     let shape = x.shape().to_vec();

@@ -74,7 +74,6 @@ impl Data {
         self.evaluator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` with the evaluator, without the GIL.
     fn evaluate<T: Send>(
         &self,
         py: Python<'_>,

@@ -29,7 +29,6 @@ pub fn option_names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str
     (FitOptions::NAMES.to_vec(), Em::NAMES.to_vec(), Variational::NAMES.to_vec())
 }
 
-/// A method with Python's options.
 pub trait OfPython: Method<Model: ToPython + Serialize + DeserializeOwned> + Serialize + DeserializeOwned {
     const NAMES: &[&str];
 
@@ -102,7 +101,6 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
     M::with_arrays(fitting, &Arrays { given, covariance_type })
 }
 
-/// Conversion of a fit's model to Python and back.
 pub trait ToPython: FittedModel {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 
@@ -242,7 +240,6 @@ fn shift<M: ToPython>(model: &M, units: Option<&Units>) -> f64 {
     units.map_or(0.0, |units| model.lower_bound_shift(units))
 }
 
-/// Starts from an object of Python.
 struct PythonStarts<'a> {
     course: Py<PyAny>,
     units: Option<&'a Units>,
@@ -292,7 +289,6 @@ impl<M: ToPython> Starts<M> for PythonStarts<'_> {
     }
 }
 
-/// Decides after each iteration whether the fit ends.
 struct Watch<'a> {
     callback: Option<Py<PyAny>>,
     units: Option<&'a Units>,

@@ -31,7 +31,6 @@ pub struct GpuArray {
 
 /// The place of computations with a [`GpuArray`].
 pub enum Place {
-    /// The array's GPU.
     Gpu,
     /// A device to which the array is copied through the host.
     Host(Device),
@@ -144,7 +143,6 @@ impl GpuArray {
         Ok((load_device_array(array, options)?, shape))
     }
 
-    /// Returns the samples on the host.
     pub fn samples(&self) -> gaussmix::Result<Samples<'static>> {
         match self.array()?.to_host()? {
             HostArray::F32(x) => Samples::from_shared_f32(x.into_shared()),

@@ -73,7 +73,6 @@ impl Starts<'_> {
     }
 }
 
-/// A file to which finished runs are written.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Checkpoint {

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 /// The beginning of the bytes of a mixture; its last byte is the version.
 const MAGIC: &Magic = b"gmmmix_\x01";
 
-/// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixture(pub gaussmix::model::Mixture);
 

@@ -14,7 +14,6 @@ use pyo3::prelude::*;
 pub struct Regression(pub gaussmix::model::Regression);
 
 impl Regression {
-    /// Calls `work` with checked samples, in `threads` threads.
     fn evaluate<T: Send>(
         &self,
         x: &Bound<'_, PyAny>,

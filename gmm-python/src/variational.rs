@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// A posterior whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct VariationalMixture(pub gaussmix::model::VariationalMixture);
 

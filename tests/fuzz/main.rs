@@ -153,7 +153,6 @@ fn arrow(compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
 /// The most bytes of a table's numbers: a few bytes of a run-length encoding may stand for any number of rows.
 const MOST_NUMBERS: u64 = 1 << 20;
 
-/// Reads some columns of a table, at once and in parts.
 fn read_table(path: &Path) -> io::Result<()> {
     let selection =
         ColumnSelection { drop: vec!["name".into()], id: Some("name".into()), ..ColumnSelection::default() };

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::Path;
 
-/// Reads one model, without --by.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     if path.join("groups.csv").is_file() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
         bail!(

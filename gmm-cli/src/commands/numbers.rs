@@ -34,7 +34,6 @@ impl Numbers {
         }
     }
 
-    /// Reads a square matrix, row by row.
     fn matrix(&self) -> anyhow::Result<(usize, Vec<f64>)> {
         let (rows, numbers) = match self {
             Self::Given(numbers) => (numbers.len().isqrt(), numbers.clone()),

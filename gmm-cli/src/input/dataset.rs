@@ -130,7 +130,6 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Counts samples, the first of which is row `start`.
     pub fn add(&mut self, samples: &Samples<'_>, start: usize) {
         let n = samples.n_samples();
         self.n_samples += n;
@@ -145,7 +144,6 @@ impl Gaps {
         }
     }
 
-    /// Returns a note about rows without observed values, if any.
     pub fn note(&self) -> Option<String> {
         let (rows, first) = self.empty?;
         let rows = match rows {

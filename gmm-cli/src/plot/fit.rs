@@ -22,9 +22,7 @@ const RIGHT: u32 = 480;
 const HEIGHT: u32 = 580;
 /// Lines of the legend in one column.
 const LINES: usize = 28;
-/// The most columns of the legend.
 const COLUMNS: usize = 3;
-/// The most samples drawn.
 const POINTS: usize = 2000;
 /// The radii of the ellipses around a mean, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];

@@ -57,7 +57,6 @@ impl Overlay {
         Self { pixels, x, y, inside: String::new(), above: String::new() }
     }
 
-    /// Returns the position of a point in the drawing, in pixels.
     fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
         let length = |range: &Range<i32>| f64::from(range.end - range.start);
@@ -95,7 +94,6 @@ impl Overlay {
         );
     }
 
-    /// Draws a short text in a frame of the line's colour, at a point of the chart.
     pub fn badge(&mut self, at: (f64, f64), text: &str, stroke: Stroke) {
         let (x, y) = self.at(at);
         let (RGBColor(r, g, b), opacity) = (stroke.colour, stroke.opacity);

@@ -82,7 +82,6 @@ impl Plane {
     }
 }
 
-/// Returns the covariance matrix (D, D) of a component.
 fn covariance(mixture: &Mixture, c: usize) -> Array2<f64> {
     let d = mixture.n_features();
     match mixture.covariances() {

@@ -15,7 +15,6 @@ const MAX_HEIGHT: f64 = 0.75;
 /// Up to this many chains are drawn one by one. If there are more, the first ones are drawn as traces, and the marginal
 /// is that of all chains together.
 const MAX_CHAINS: usize = 7;
-/// The most points of a trace.
 const MAX_POINTS: usize = 800;
 
 /// Draws two panels for each quantity, its trace on the left and its marginal density on the right, as SVG text, in

@@ -5,7 +5,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// The least time between two changes of the line.
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A line on stderr that shows the progress of work while it lasts. Hidden if stderr is not a terminal, or with

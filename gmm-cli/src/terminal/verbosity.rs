@@ -35,7 +35,6 @@ impl Verbosity {
     }
 }
 
-/// Whether only errors are printed.
 pub fn is_quiet() -> bool {
     STARTED.get().is_some_and(|(_, level)| *level == Level::Quiet)
 }

@@ -167,7 +167,6 @@ fn a_file_that_changes_is_named_as_the_cause() {
     }
 }
 
-/// The weights of all samples of a chunk are zero.
 #[test]
 fn chunks_without_weight_count_for_nothing() {
     let folder = folder();

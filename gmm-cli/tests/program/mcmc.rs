@@ -72,7 +72,6 @@ fn the_order_is_that_of_a_feature_by_name_or_by_number() {
     assert_eq!(draws("petal_length_cm", &columns), draws("0", &columns));
 }
 
-/// Returns R-hat of a run with the sampler's own defaults.
 fn default_r_hat(data: &Path, order: &str, sampler: &str) -> f64 {
     let folder = folder();
     let args = ["-k", "3", "--order", order, "--sampler", sampler, "--device", "cpu", "-o", "post", "--json"];

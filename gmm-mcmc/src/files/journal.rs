@@ -38,7 +38,6 @@ pub struct Journal {
     log: Option<Log>,
 }
 
-/// A log to which this journal appends.
 #[derive(Debug)]
 struct Log {
     file: File,
@@ -48,7 +47,6 @@ struct Log {
     hash: Sha256,
 }
 
-/// The type of a log's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The evaluations of the NUTS warm-up of the chain after `warmed` chains.

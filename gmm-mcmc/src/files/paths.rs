@@ -20,7 +20,6 @@ pub(super) fn csv(prefix: &Path, chain: usize) -> PathBuf {
     with_suffix(prefix, &format!("-{}.csv", chain + 1))
 }
 
-/// Returns the prefix of a stopped run.
 pub(super) fn partial(prefix: &Path) -> PathBuf {
     with_suffix(prefix, ".partial")
 }

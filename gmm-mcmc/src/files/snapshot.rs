@@ -81,7 +81,6 @@ impl Snapshot {
         Ok(Chains::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 
-    /// Returns the message about a number of the row of a draw of a chain.
     fn impossible(&self, chain: usize, draw: usize, mut number: usize, value: f64) -> String {
         let mut name = "";
         for (column, shape) in self.columns() {

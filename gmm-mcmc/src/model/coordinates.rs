@@ -20,7 +20,6 @@ pub(crate) struct Layout {
     pub covariance_type: CovarianceType,
 }
 
-/// The parameters of the mixture at a point θ.
 #[derive(Debug, Clone)]
 pub(crate) struct MixtureParameters {
     pub log_weights: Vec<f64>,

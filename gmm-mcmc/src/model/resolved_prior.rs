@@ -23,7 +23,6 @@ pub(crate) struct ResolvedPrior {
     pub lkj_shape: f64,
 }
 
-/// log 2π.
 const LN_TAU: f64 = 1.837_877_066_409_345_5;
 
 impl ResolvedPrior {

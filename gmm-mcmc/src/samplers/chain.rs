@@ -23,7 +23,6 @@ pub struct PosteriorDraw {
 }
 
 impl PosteriorDraw {
-    /// Returns a draw of a chain at this point of the target.
     pub(super) fn new(chain: usize, point: Vec<f64>, statistics: Vec<f64>, target: &dyn Target) -> Self {
         Self { chain, parameters: target.parameters(&point), point, statistics }
     }

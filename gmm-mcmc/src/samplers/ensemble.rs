@@ -60,7 +60,6 @@ pub(crate) struct Ensemble {
     before: Vec<Walker>,
     /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
     stretch: f64,
-    /// The reference of the log densities.
     reference: Reference,
 }
 
@@ -142,7 +141,6 @@ impl Ensemble {
         self.stretch == stretch
     }
 
-    /// Returns the reference of the log densities.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
@@ -153,7 +151,6 @@ impl Ensemble {
     }
 }
 
-/// Proposes a move to each of these walkers, and accepts or rejects it.
 fn move_walkers<D>(
     moving: &mut [(&mut Walker, D)],
     resting: &[Walker],

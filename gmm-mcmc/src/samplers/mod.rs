@@ -83,7 +83,6 @@ impl State {
         }
     }
 
-    /// Returns the reference of the log densities.
     pub fn reference(&self) -> Reference {
         match self {
             Self::Metropolis(s) => s.reference().clone(),

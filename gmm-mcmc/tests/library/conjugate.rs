@@ -11,7 +11,6 @@ const N: usize = 25;
 const PRIOR: &str = r#"{"means": {"scaled_normal": {"location": [1.0, -2.0], "precision": 0.5}},
     "scales": {"inverse_gamma": {"shape": 4.0, "scale": [3.0, 0.5]}}}"#;
 
-/// Returns the mean of the draws and its Monte Carlo standard error.
 fn mean(chains: &[Vec<f64>]) -> (f64, f64) {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let all = chains.concat();

@@ -15,7 +15,6 @@ fn iris() -> Array2<f64> {
     Array2::from_shape_vec((150, 4), rows).unwrap()
 }
 
-/// Returns a mixture with the means and variances of the three species.
 fn species(x: &Array2<f64>) -> Mixture {
     let (mut means, mut variances) = (Array2::zeros((3, 4)), Array2::zeros((3, 4)));
     for c in 0..3 {
@@ -26,7 +25,6 @@ fn species(x: &Array2<f64>) -> Mixture {
     Mixture::new(Array1::from_elem(3, 1.0 / 3.0), means, Covariances::Diag(variances)).unwrap()
 }
 
-/// Returns the mean and its Monte Carlo standard error.
 fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let all = chains.concat();

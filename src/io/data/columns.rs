@@ -226,7 +226,6 @@ fn dtype_of(fields: &[Field], columns: &[usize]) -> Result<Dtype, Problem> {
     Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))))
 }
 
-/// Shortens a name for an error.
 pub(in crate::io) fn short(name: &str) -> String {
     match name.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -253,7 +252,6 @@ pub(super) fn option_list(names: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// Joins texts, but not too many.
 pub(super) fn list(texts: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = texts.collect();
     let more = names.len().saturating_sub(MAX_LISTED);

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The size of a file and the time of its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     size: u64,

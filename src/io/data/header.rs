@@ -11,7 +11,6 @@ pub(super) enum FirstLine {
     Names,
     /// Names, some or all of which are numbers, such as years, wavelengths or pandas' column numbers.
     Numbers,
-    /// A sample.
     Sample,
     /// A sample whose numbers rise by equal steps, as those of a header may.
     Doubtful,

@@ -181,14 +181,12 @@ pub(super) fn problem(error: io::Error) -> Problem {
     }
 }
 
-/// Reads the first bytes, fewer only at the end.
 fn beginning<R: Read>(mut source: R, bytes: u64) -> io::Result<(Vec<u8>, R)> {
     let mut head = Vec::new();
     source.by_ref().take(bytes).read_to_end(&mut head)?;
     Ok((head, source))
 }
 
-/// The error of a part of a text that is too long to be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct TooLong(pub String);

@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The version of the format, for writing and reading.
 const VERSION: u64 = 1;
 
 #[derive(Serialize)]

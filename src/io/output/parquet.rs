@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 /// Numbers that a column can hold.
 pub trait Column: Sized {
-    /// Makes a column.
     fn column(values: impl Iterator<Item = Self>) -> ArrayRef;
 }
 

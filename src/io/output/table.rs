@@ -21,7 +21,6 @@ pub struct TableOutput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Npy,
-    /// Text with this separator.
     Text(char),
     #[cfg(feature = "parquet")]
     Parquet,

@@ -61,7 +61,6 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Measures every kernel of every device and prints the table or the rows.
     pub fn run(self) -> anyhow::Result<()> {
         let mut line = ProgressLine::start("making random data");
         let problem = Problem::random([self.n, self.mixture.k, self.mixture.d], self.covariance_type)?;

@@ -72,7 +72,6 @@ impl Errors {
     }
 }
 
-/// Formats an error for a table.
 pub fn in_words(error: f64) -> String {
     format!("{error:.0e}")
 }

@@ -6,7 +6,6 @@ use gaussmix::fit::Fit as Fitted;
 use gaussmix::io::{Checkpoint, CheckpointOutput, Identity};
 use std::time::{Duration, Instant};
 
-/// The least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Writes checkpoints to a file, if the user named one.

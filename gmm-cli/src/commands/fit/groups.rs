@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// The report names at most this many failures.
 const MAX_FAILURES: usize = 5;
 
 /// Counts the fits that have ended, writes them to the checkpoint, and stops the others after a signal.

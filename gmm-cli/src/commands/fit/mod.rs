@@ -256,7 +256,6 @@ impl Fit {
         self.training.identify(data, fitting, self.by.is_none())
     }
 
-    /// Refuses a checkpoint of other data or options.
     fn check<M>(&self, resumed: &Checkpoint<M>, now: &Identity) -> anyhow::Result<()> {
         let place = self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
         resumed.made_with.check(now).map_err(|differences| {

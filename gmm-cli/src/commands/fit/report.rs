@@ -150,7 +150,6 @@ impl Report {
     }
 }
 
-/// Describes the data, with the names of its features if they are few.
 pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String> {
     let mut lines = vec![format!("data            {}", source.describe())];
     let few = names.filter(|names| names.len() <= MAX_NAMES);
@@ -163,7 +162,6 @@ fn weights(weights: &[f64]) -> Option<String> {
     (2..=MAX_WEIGHTS).contains(&weights.len()).then(|| format!("  weights       {}", weights.join(", ")))
 }
 
-/// Returns the number of iterations, and whether the fit converged.
 fn course(n_iter: usize, converged: bool, max_iter: usize) -> String {
     let converged = match (converged, max_iter) {
         (true, _) => "converged",

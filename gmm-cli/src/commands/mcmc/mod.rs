@@ -353,7 +353,6 @@ impl Mcmc {
     }
 }
 
-/// The start of a run's chains.
 enum Beginning {
     Saved(Saved),
     Around(Mixture),

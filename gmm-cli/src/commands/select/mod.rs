@@ -70,7 +70,6 @@ pub struct Select {
 
 type Selected<M> = Selection<M, Row>;
 
-/// Numbers of components, ascending.
 type Range = Vec<usize>;
 
 /// The report as `--json` prints it. Likelihoods are in the data's units; they and lower bounds are sums over all
@@ -111,7 +110,6 @@ struct OfMixture {
 }
 
 impl Row {
-    /// Returns the criterion, or the lower bound.
     fn value(&self) -> f64 {
         self.of_mixture.as_ref().map_or(self.elbo.unwrap_or(f64::NAN), |of| of.value)
     }
@@ -386,7 +384,6 @@ impl Report {
     }
 }
 
-/// Prints the K that were not tried.
 fn note_left_out(left_out: &[usize]) {
     if let [first, .., last] | [first @ last] = left_out[..] {
         let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };

@@ -31,7 +31,6 @@ const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Metropolis {
     chains: Vec<MetropolisChain>,
-    /// The reference of the log densities.
     reference: Reference,
 }
 
@@ -180,7 +179,6 @@ impl Metropolis {
             && self.chains.iter().all(|c| c.blocks.len() == blocks && c.blocks.iter().all(|b| b.fits_together(dim)))
     }
 
-    /// Returns the reference of the log densities.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }

@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 pub(super) struct Csv {
     path: PathBuf,
     layout: Layout,
-    /// Names, or `None` for each column.
     names: Vec<Option<String>>,
     /// The kind of each column, judged by the first rows.
     kinds: Vec<Kind>,

@@ -108,7 +108,6 @@ impl CsvRows {
         false
     }
 
-    /// Appends the features and the identifier of the current row.
     fn parse(&self, block: &mut Block) -> Result<(), Problem> {
         for &column in &self.projection.columns {
             let field = &self.record[column];

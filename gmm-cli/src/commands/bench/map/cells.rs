@@ -75,7 +75,6 @@ impl Map {
     }
 }
 
-/// Returns the values before and after `value`.
 fn beside(all: &[usize], value: usize) -> impl Iterator<Item = usize> {
     let of = move |pair: &[usize]| match *pair {
         [a, b] if a == value => Some(b),

@@ -278,7 +278,6 @@ impl MapOfShapes {
     }
 }
 
-/// Parses a share below 1.
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..1.0).contains(&share) => Ok(share),

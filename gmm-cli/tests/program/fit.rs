@@ -229,7 +229,7 @@ fn ctrl_c_writes_the_model_so_far() {
 fn a_checkpoint_goes_on_to_the_same_bits() {
     let folder = folder();
     let note = interrupted_fit(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
-    assert!(note.contains("the same command goes on from c.json"), "{note}");
+    assert!(note.contains("the same command continues from c.json"), "{note}");
     let n = number_before(&note, "iterations");
     // The fit continues for a few iterations and through the second run. The result is that of an uninterrupted fit.
     let max_iter = (n + 3).to_string();
@@ -561,11 +561,11 @@ fn memory_is_minded_below_64_mib() {
     let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
     refused(
         &["x.npy", "-k", "2", "--memory", "95"],
-        &["x.npy: --memory 95 is too little; the least is 96 bytes at least"],
+        &["x.npy: --memory 95 is too little; the least is 96 bytes"],
     );
     refused(
         &["x.csv", "-k", "2", "--memory", "95"],
-        &["x.csv: --memory 95 is too little; the least is 96 bytes at least"],
+        &["x.csv: --memory 95 is too little; the least is 96 bytes"],
     );
     refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; the least is 96 bytes"]);
 }

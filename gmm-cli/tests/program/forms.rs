@@ -116,7 +116,7 @@ fn a_separator_at_the_end_of_lines_separates_nothing() {
     let late = format!("{}7,8,9\n", "1,2,\n".repeat(20_000));
     let folder = folder();
     fs::write(folder.path().join("x.csv"), late).unwrap();
-    let said = &["x.csv: line 20001 has `9` behind its last separator", "a header"];
+    let said = &["x.csv: line 20001 has `9` after its last separator", "a header"];
     refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
     fs::write(folder.path().join("x.csv"), "1,2,\n3,5,\n4,4,\n").unwrap();
     let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();

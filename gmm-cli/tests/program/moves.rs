@@ -214,7 +214,7 @@ fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
         ("fit x.npy -k 3 --freeze covariances=equal", 2, "`covariances=equal`"),
         ("fit x.npy -k 3 --freeze means=0,3", 1, "means of component 3"),
         ("fit x.npy -k 3 --freeze weights=equal,weights", 1, "leave out one of them"),
-        ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "tied"),
+        ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "share a part"),
         ("fit x.npy -k 3 --variational --freeze means=1", 1, "variational"),
         ("fit x.npy -k 3 --prior strong", 2, "strong"),
         ("fit x.npy -k 3 --prior mean_precision=much", 2, "much"),

@@ -44,7 +44,7 @@ fn what_does_not_name_a_feature_or_a_value_is_refused() {
         ("condition 2=wide", "`wide` is not a number"),
         ("condition 2=inf", "a given value is inf for feature 2"),
         ("condition 2=1 petal_length_cm=1", "feature 2 (counted from 0) is named twice"),
-        ("condition 0=1 1=1 2=1 3=1", "all 4 features"),
+        ("condition 0=1 1=1 2=1 3=1", "the number of given features is 4"),
         ("marginal 0,0", "feature 0 (counted from 0) is named twice"),
         ("marginal width", "no feature `width`"),
     ] {

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # The colours of an image
 #
-# A photograph has tens of thousands of colours, but few things in it: sky, roof, trees. Each thing is a cloud of
-# colours, longer than wide, because light and shadow change all three channels together. A mixture with full
-# covariances finds these clouds, and so divides the image into its things.
+# A photograph has tens of thousands of colours, but few things in it: sky, roof, trees. Each thing
+# is a cloud of colours, longer than wide, because light and shadow change all three channels
+# together. A mixture with full covariances finds these clouds, and so divides the image into its
+# things.
 #
 # The image is `china.jpg` of scikit-learn (danielbuechele, CC BY 2.0).
 
@@ -29,22 +30,22 @@ print(f"{len(X):,} of {len(pixels):,} pixels")
 # %% [markdown]
 # ## How many things, and of what shape?
 #
-# Fits of 1 to 12 components, with matrices (`full`) and with variances alone (`diag`). Each number of components also
-# starts at the fit of the number before.
+# Fits of 1 to 12 components, with matrices (`full`) and with variances alone (`diag`). Each number
+# of components also starts at the fit of the number before.
 
 # %%
 options = {"reg_covar": 1e-5, "grow": True, "random_state": 0}
 selection = select(X, range(1, 13), covariance_type=["full", "diag"], **options)
 bic = {(row.covariance_type, row.n_components): row.criterion for row in selection.table}
-print(
-    f"full, 6 components: BIC {bic['full', 6]:,.0f}; diag, 12 components: BIC {bic['diag', 12]:,.0f}"
-)
+print(f"BIC: {bic['full', 6]:,.0f} of full, 6 components; {bic['diag', 12]:,.0f} of diag, 12")
 assert bic["full", 6] < bic["diag", 12]
+selection.plot(ax=plt.subplots(figsize=(6, 3.2), layout="constrained")[1])
+plt.show()
 
 # %% [markdown]
-# Six clouds with a direction say more than twelve without one. The criterion goes on falling to the last number that
-# was tried, because a cloud of colours is not quite Gaussian. So the number is chosen for what it is for: six colours
-# to print the image with.
+# Six clouds with a direction say more than twelve without one. The criterion goes on falling to the
+# last number that was tried, because a cloud of colours is not quite Gaussian. So the number is
+# chosen for what it is for: six colours to print the image with.
 
 # %%
 gm = GaussianMixture(6, reg_covar=1e-5, n_init=5, random_state=0).fit(X)
@@ -54,7 +55,7 @@ assert abs(seen - all_pixels) < 0.1
 printed = np.clip(gm.means_, 0, 1)[gm.predict(pixels)].reshape(image.shape)
 error = np.sqrt(np.mean((printed.reshape(-1, 3) - pixels) ** 2))
 print(
-    f"six colours instead of {len(np.unique(pixels, axis=0)):,} are off by {error:.3f} of the range of a channel"
+    f"{len(np.unique(pixels, axis=0)):,} colours become 6: a channel is off by {error:.1%} of its range"
 )
 assert error < 0.15
 
@@ -64,12 +65,11 @@ for axis, picture, title in ((left, image, "The image"), (right, printed, "In si
     axis.imshow(picture)
     axis.set(title=title)
     axis.axis("off")
-figure, axis = plt.subplots(figsize=(5, 3.2), layout="constrained")
-selection.plot(ax=axis)
 plt.show()
 
 # %% [markdown]
 # ## At full size
 #
-# `GMM_GALLERY_FULL=1 python docs/gallery/colours.py` takes 27 million pixels, those of a hundred such images, on a GPU
-# if there is one; it has not been measured. How many starts such data takes is in [many fits](../many.md#starts).
+# `GMM_GALLERY_FULL=1 python docs/gallery/colours.py` takes 27 million pixels, those of a hundred
+# such images, on a GPU if there is one; it has not been measured. How many starts such data takes
+# is in [many fits](../many.md#starts).

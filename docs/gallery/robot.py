@@ -1,9 +1,10 @@
 # %% [markdown]
 # # The path of a robot
 #
-# A person leads the hand of a robot along a path some times; no time is like the other. From these demonstrations the
-# robot learns where to be when, and how exactly. And if somebody has held it up, it asks the other way round: at which
-# point of the path am I? Both are answered by one mixture of time and position, given the one or the other.
+# A person leads the hand of a robot along a path some times; no time is like the other. From these
+# demonstrations the robot learns where to be when, and how exactly. And if somebody has held it up,
+# it asks the other way round: at which point of the path am I? Both are answered by one mixture of
+# time and position, given the one or the other.
 #
 # The demonstrations are made here: a loop, led seven times by an unsteady hand.
 
@@ -31,8 +32,8 @@ paths = loop + unsteady[:, None] * noise / noise.std()
 # %% [markdown]
 # ## Where to be when
 #
-# Given a time, the position is a mixture. Its mean is the path to follow; its deviation says where the demonstrations
-# agree and the robot must be exact, and where it may give way.
+# Given a time, the position is a mixture. Its mean is the path to follow; its deviation says where
+# the demonstrations agree and the robot must be exact, and where it may give way.
 
 # %%
 t = np.tile(time, n_paths)[:, None]
@@ -48,8 +49,9 @@ assert off < 0.6 * off_alone and likeness > 0.8
 # %% [markdown]
 # ## Where along the path
 #
-# Given a position, the time is a mixture too. Where the path crosses itself it has two peaks: a mean would lie between
-# them, at a time when the hand is elsewhere. The region of highest density has two intervals there.
+# Given a position, the time is a mixture too. Where the path crosses itself it has two peaks: a
+# mean would lie between them, at a time when the hand is elsewhere. The region of highest density
+# has two intervals there.
 
 # %%
 places = {
@@ -86,8 +88,9 @@ plt.show()
 # %% [markdown]
 # ## At full size
 #
-# `GMM_GALLERY_FULL=1 python docs/gallery/robot.py` takes a thousand demonstrations of a thousand points, on a GPU if
-# there is one; it has not been measured. Measured is a million rows of 13 features with 8 components: ten iterations of
-# a fit take 0.28 s on two cores ([how fast](../speed.md#two-cores-of-a-cpu-beside-scikit-learn)), and a prediction
-# with deviations, of one feature by 12 others, 0.17 s ([estimators](../estimators.md#how-fast)). A robot asks for one
+# `GMM_GALLERY_FULL=1 python docs/gallery/robot.py` takes a thousand demonstrations of a thousand
+# points, on a GPU if there is one; it has not been measured. Measured is a million rows of 13
+# features with 8 components: ten iterations of a fit take 0.28 s on two cores ([how
+# fast](../speed.md#two-cores-of-a-cpu-beside-scikit-learn)), and a prediction with deviations, of
+# one feature by 12 others, 0.17 s ([estimators](../estimators.md#how-fast)). A robot asks for one
 # position at a time.

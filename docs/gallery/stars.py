@@ -1,12 +1,13 @@
 # %% [markdown]
 # # Which stars belong to a cluster?
 #
-# The stars of a cluster move together and are equally far away; those of the field behind and before it are not. A
-# satellite measures two proper motions and the parallax of each star, but the velocity towards us of the bright ones
-# alone. A mixture takes all stars as they are: a velocity that is missing is NaN.
+# The stars of a cluster move together and are equally far away; those of the field behind and
+# before it are not. A satellite measures two proper motions and the parallax of each star, but the
+# velocity towards us of the bright ones alone. A mixture takes all stars as they are: a velocity
+# that is missing is NaN.
 #
-# The sky is made here: 300 stars of a cluster among 5,700 others, each measured with an error, and a velocity for one
-# star in five.
+# The sky is made here: 300 stars of a cluster among 5,700 others, each measured with an error, and
+# a velocity for one star in five.
 
 # %%
 import os
@@ -37,25 +38,22 @@ print(f"{n:,} stars, {np.isnan(X[:, 3]).mean():.0%} without a radial velocity")
 # %% [markdown]
 # ## The mixture
 #
-# One component is the cluster, the other the field. A cluster is seen in a map of the motions, so that the fit starts
-# there: at the stars around (−4, −1), and at all others. The second
-# fit is that of the motions and parallaxes alone.
+# One component is the cluster, the other the field. A cluster is seen in a map of the motions, so
+# that the fit starts there: at the stars around (−4, −1), and at all others. The second fit is that
+# of the motions and parallaxes alone.
 
 # %%
 start = (np.hypot(X[:, 0] + 4, X[:, 1] + 1) > 1).astype(int)
 start[np.isnan(X[:, 3])] = -1  # not part of the start, but of the fit
 gm = GaussianMixture(2, init_params=start, tol=1e-5, missing=True).fit(X)
 probability = gm.predict_proba(X)[:, 0]
-without = (
-    GaussianMixture(2, init_params=start, tol=1e-5).fit(X[:, :3]).predict_proba(X[:, :3])[:, 0]
-)
+three = GaussianMixture(2, init_params=start, tol=1e-5).fit(X[:, :3])
+without = three.predict_proba(X[:, :3])[:, 0]
 
 known = ~np.isnan(X[:, 3])
 for name, rows in (("with a velocity", known), ("without one", ~known)):
     mistakes = [np.sum((p[rows] > 0.5) != member[rows]) for p in (probability, without)]
-    print(
-        f"{rows.sum():,} stars {name}: {mistakes[0]} mistakes, and {mistakes[1]} if no velocity is used"
-    )
+    print(f"{rows.sum():,} stars {name}: {mistakes[0]} mistakes, {mistakes[1]} by the second fit")
     if name == "with a velocity":
         assert mistakes[0] < mistakes[1] / 3
 print(f"members: {member.sum():,}; expected from the probabilities: {probability.sum():,.0f}")
@@ -76,9 +74,10 @@ plt.show()
 # %% [markdown]
 # ## Errors of the measurements
 #
-# The mixture knows nothing of errors: its covariances are those of what was measured. Where all stars have the same
-# error, its square is subtracted from the variance, and what is left is the cluster's own. Errors that differ from star
-# to star, as a satellite's do, cannot be given; a method that takes them is called extreme deconvolution.
+# The mixture knows nothing of errors: its covariances are those of what was measured. Where all
+# stars have the same error, its square is subtracted from the variance, and what is left is the
+# cluster's own. Errors that differ from star to star, as a satellite's do, cannot be given; a
+# method that takes them is called extreme deconvolution.
 
 # %%
 own = np.sqrt(np.diag(gm.covariances_[0]) - errors**2)
@@ -89,7 +88,7 @@ assert np.allclose(own[:2], inner[:2], atol=0.1)
 # %% [markdown]
 # ## At full size
 #
-# `GMM_GALLERY_FULL=1 python docs/gallery/stars.py` takes six million stars; it has not been measured. Stars with a
-# velocity and stars without one are two patterns, each evaluated as complete data: with ten patterns an iteration of a
-# million samples of 13 features and 8 components takes 58 ms on two cores and 0.3 ms on an H200
-# ([missing values](../missing.md#where-and-how-fast)).
+# `GMM_GALLERY_FULL=1 python docs/gallery/stars.py` takes six million stars; it has not been
+# measured. Stars with a velocity and stars without one are two patterns, each evaluated as complete
+# data: with ten patterns an iteration of a million samples of 13 features and 8 components takes 58
+# ms on two cores and 0.3 ms on an H200 ([missing values](../missing.md#where-and-how-fast)).

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Columns of a table, for CTGAN
 #
-# CTGAN and SDV make artificial rows of a table. A network learns columns badly as they are: an hour has two rush hours,
-# an account many zeros and a few fortunes. So each column gets a mixture, by variational inference with at most ten
-# components, and each number becomes a component (its *mode*) and a place within it. Decoding gives the number again.
+# CTGAN and SDV make artificial rows of a table. A network learns columns badly as they are: an hour
+# has two rush hours, an account many zeros and a few fortunes. So each column gets a mixture, by
+# variational inference with at most ten components, and each number becomes a component (its
+# *mode*) and a place within it. Decoding gives the number again.
 #
 # The table is made here: 20,000 trips in a town, with five columns of different shapes.
 
@@ -35,8 +36,9 @@ columns = [column[:, None] for column in table.values()] * copies
 # %% [markdown]
 # ## The mixtures
 #
-# All columns are fitted in one call. The parameters are those that CTGAN gives to scikit-learn's class, but for the
-# iterations: after its 100, the hour still has ten modes, and after some hundreds the two that it was made of.
+# All columns are fitted in one call. The parameters are those that CTGAN gives to scikit-learn's
+# class, but for the iterations: after its 100, the hour still has ten modes, and after some
+# hundreds the two that it was made of.
 
 # %%
 begin = time.perf_counter()
@@ -49,8 +51,8 @@ print(f"{len(columns)} columns of {n:,} rows in {time.perf_counter() - begin:.1f
 # %% [markdown]
 # ## Encoding and decoding
 #
-# A number may belong to several components. CTGAN draws one of them, by their probabilities, and divides the distance
-# from its mean by four standard deviations.
+# A number may belong to several components. CTGAN draws one of them, by their probabilities, and
+# divides the distance from its mean by four standard deviations.
 
 # %%
 modes, places = {}, {}
@@ -60,14 +62,12 @@ for i, (name, x) in enumerate(table.items()):
     modes[name] = (rng.random((n, 1)) > edges[:, :-1]).sum(axis=1)
     mean, deviation = gm.means_[modes[name], 0], np.sqrt(gm.covariances_[modes[name], 0, 0])
     places[name] = (x - mean) / (4 * deviation)
-    used = np.bincount(modes[name], minlength=10) > 0.005 * n
-    print(
-        f"{name}: {used.sum()} modes, at {', '.join(f'{mean:.1f}' for mean in np.sort(gm.means_[used, 0]))}"
-    )
+    used = np.sort(gm.means_[np.bincount(modes[name], minlength=10) > 0.005 * n, 0])
+    print(f"{name}: {len(used)} modes, at {', '.join(f'{mean:.1f}' for mean in used)}")
     assert np.allclose(places[name] * 4 * deviation + mean, x), "decoding gives the column again"
     assert np.mean(np.abs(places[name]) < 1) > 0.999
     if name == "hour":
-        assert np.allclose(np.sort(gm.means_[used, 0]), [8, 17.5], atol=0.1)
+        assert np.allclose(used, [8, 17.5], atol=0.1)
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
@@ -89,7 +89,8 @@ plt.show()
 # %% [markdown]
 # ## At full size
 #
-# `GMM_GALLERY_FULL=1 python docs/gallery/table.py` takes 20 columns of a million rows, on the CPU; it has not been
-# measured. Measured are columns of 100,000 rows: SDV's own encoder, unmodified, fits two in 0.74 s with
-# `gaussmix.patch_sklearn()` and in 24 s without, and its 20 fits take the processors 13.5 s and 386 s
-# ([variational Bayes](../variational.md#how-fast)). The patch is all that CTGAN itself needs.
+# `GMM_GALLERY_FULL=1 python docs/gallery/table.py` takes 20 columns of a million rows, on the CPU;
+# it has not been measured. Measured are columns of 100,000 rows: SDV's own encoder, unmodified,
+# fits two in 0.74 s with `gaussmix.patch_sklearn()` and in 24 s without, and its 20 fits take the
+# processors 13.5 s and 386 s ([variational Bayes](../variational.md#how-fast)). The patch is all
+# that CTGAN itself needs.

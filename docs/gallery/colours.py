@@ -17,15 +17,13 @@ from sklearn.datasets import load_sample_image
 
 from gaussmix import GaussianMixture, select
 
-FULL = "GMM_GALLERY_FULL" in os.environ  # all pixels, and as many as 100 photographs have
+FULL = "GMM_GALLERY_FULL" in os.environ
 image = load_sample_image("china.jpg")
 pixels = image.reshape(-1, 3) / np.float32(255)
 rng = np.random.default_rng(0)
 X = np.tile(pixels, (100, 1)) if FULL else rng.choice(pixels, 10_000, replace=False)
-X = X + rng.normal(0, 0.5 / 255, X.shape).astype(
-    np.float32
-)  # channels are whole numbers; 255 stands for all that is brighter
-print(f"{len(X):,} of {len(pixels):,} pixels")
+X += rng.uniform(-0.5, 0.5, X.shape) / 255  # because channels were rounded to whole numbers
+print(f"{len(X):,} pixels; the image has {len(pixels):,}")
 
 # %% [markdown]
 # ## How many things, and of what shape?
@@ -55,7 +53,7 @@ assert abs(seen - all_pixels) < 0.1
 printed = np.clip(gm.means_, 0, 1)[gm.predict(pixels)].reshape(image.shape)
 error = np.sqrt(np.mean((printed.reshape(-1, 3) - pixels) ** 2))
 print(
-    f"{len(np.unique(pixels, axis=0)):,} colours become 6: a channel is off by {error:.1%} of its range"
+    f"six colours instead of {len(np.unique(pixels, axis=0)):,} are off by {error:.1%} of the range"
 )
 assert error < 0.15
 

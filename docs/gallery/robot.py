@@ -24,9 +24,8 @@ time = np.linspace(0, 1, n_points)
 angle = 2 * np.pi * (time - 0.5)
 loop = np.stack([angle - 2 * np.sin(angle), -1.5 * np.cos(angle)], axis=1)
 unsteady = 0.04 + 0.2 * np.sin(np.pi * time) ** 4  # more in the middle than at the ends
-noise = gaussian_filter1d(
-    np.random.default_rng(0).standard_normal((n_paths, n_points, 2)), n_points / 10, axis=1
-)
+noise = np.random.default_rng(0).normal(size=(n_paths, n_points, 2))
+noise = gaussian_filter1d(noise, n_points / 10, axis=1)
 paths = loop + unsteady[:, None] * noise / noise.std()
 
 # %% [markdown]
@@ -76,12 +75,7 @@ for name, (x, y) in places.items():
     axis = times[name].on_axis(feature=0)
     right.plot(axis.x, axis.density / axis.density.max())
 left.set(title="Demonstrations, the mean, two deviations", xlabel="x", ylabel="y", aspect="equal")
-right.set(
-    title="The time, given a position",
-    xlabel="time",
-    ylabel="density, relative to the highest",
-    xlim=(0, 1),
-)
+right.set(title="The time, given a position", xlabel="time", ylabel="relative density", xlim=(0, 1))
 left.legend(loc="lower left", frameon=False)
 plt.show()
 

@@ -66,13 +66,15 @@ for _ in range(10):
     gm = GaussianMixture(3, n_init=5, missing=True, standardize=True, random_state=0)
     p, before = p_values(gm.fit(X[usual])), usual
     usual = p > 0.001
-    print(f"{n - usual.sum():,} hours are left out")
+print(f"{n - usual.sum():,} hours are left out in the end")
 unusual, right = p < 0.01, np.setdiff1d(np.arange(n), wrong)
 far = np.abs(X - true)[wrong, sensor] > 0.5 * true.std(axis=0)[sensor]
-print(f"unusual are {unusual[right].mean():.1%} of the right hours and")
-print(f"{unusual[wrong].mean():.0%} of the wrong ones, {unusual[wrong][far].mean():.0%} of those")
-print("where the wrong answer is off by more than half a deviation")
-assert unusual[right].mean() < 0.02 and unusual[wrong][far].mean() > 0.8
+found = unusual[wrong]
+print(
+    f"unusual: {unusual[right].mean():.1%} of the right hours, {found.mean():.0%} of the wrong ones"
+)
+print(f"and {found[far].mean():.0%} of those with an answer more than half a deviation off")
+assert unusual[right].mean() < 0.02 and found[far].mean() > 0.8
 
 # %% [markdown]
 # ## Which sensor?
@@ -85,11 +87,11 @@ others = [gm.score_samples(np.where(np.arange(6) == j, np.nan, X)) for j in rang
 surprise = np.transpose(others) - gm.score_samples(X)[:, None] - np.log(np.nanstd(X, axis=0))
 surprise[np.isnan(X)] = -np.inf
 named = surprise.argmax(axis=1)[wrong] == sensor
-print(f"{named[unusual[wrong]].mean():.0%} of the wrong hours found are found with their sensor")
-assert named[unusual[wrong]].mean() > 0.9
+print(f"{named[found].mean():.0%} of the wrong hours found are found by the right sensor")
+assert named[found].mean() > 0.9
 
 figure, (left, right_side) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-crosses = wrong[unusual[wrong] & np.isin(sensor, [0, 3])][:100]
+crosses = wrong[found & np.isin(sensor, [0, 3])][:100]
 left.plot(X[:5_000, 0], X[:5_000, 3], ".", color="lightgrey", markersize=3)
 left.plot(X[crosses, 0], X[crosses, 3], "rx", label="found: load or temperature is wrong")
 left.set(title="Two of six sensors", xlabel="load", ylabel="temperature (°C)", ylim=(0, 135))

@@ -23,15 +23,11 @@ n = 6_000_000 if FULL else 6_000
 names = ["proper motion, east", "proper motion, north", "parallax", "radial velocity"]
 rng = np.random.default_rng(0)
 member = rng.random(n) < 0.05
-field = rng.multivariate_normal(
-    [-2, -3, 1.5, 5], [[16, 5, 0, 0], [5, 12, 0, 0], [0, 0, 0.8, 0], [0, 0, 0, 900]], n
-)
-inner = np.array([0.5, 0.5, 0.1, 1.0])  # the cluster's own deviations
-errors = np.array([0.3, 0.3, 0.2, 1.0])
-stars = np.where(
-    member[:, None], np.array([-4.0, -1.0, 2.0, 25.0]) + inner * rng.standard_normal((n, 4)), field
-)
-X = stars + errors * rng.standard_normal((n, 4))
+field = [-2, -3, 1.5, 5] + [4, 3, 0.9, 30] * rng.normal(size=(n, 4))
+inner = np.array([0.5, 0.5, 0.1, 1])  # the cluster's own deviations
+cluster = [-4, -1, 2, 25] + inner * rng.normal(size=(n, 4))
+errors = np.array([0.3, 0.3, 0.2, 1])
+X = np.where(member[:, None], cluster, field) + errors * rng.normal(size=(n, 4))
 X[rng.random(n) < 0.8, 3] = np.nan
 print(f"{n:,} stars, {np.isnan(X[:, 3]).mean():.0%} without a radial velocity")
 

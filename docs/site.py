@@ -167,7 +167,7 @@ def on_page_content(html, page, config, files):
     def link(found):
         target = files.get_file_from_path(posixpath.normpath(posixpath.join(posixpath.dirname(here.src_uri), found[1])))
         if target is None:
-            raise PluginError(f"{here.src_uri} links to {found[1]}, which is no page: name a file from docs/gallery/ on")
+            raise PluginError(f"{here.src_uri} links to {found[1]}, which is not a page: give its path from docs/gallery/")
         page.links_to_anchors = page.links_to_anchors or {}
         if found[2]:  # mkdocs looks for it when all pages are made
             page.links_to_anchors.setdefault(target, {})[found[2]] = found[0]

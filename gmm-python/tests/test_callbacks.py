@@ -17,7 +17,9 @@ from gaussmix import (
     GaussianMixtureOutlierDetector,
     GaussianMixtureRegressor,
     MixturePosterior,
+    cluster,
 )
+from gaussmix.cluster.engine import InProcess
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn has no callbacks before 1.9")
 
@@ -25,7 +27,6 @@ callback = pytest.importorskip("sklearn.callback", reason="scikit-learn has no c
 def score(estimator, X, y, **metadata):
     """What `ScoringMonitor` is to log; with None, for the score of the estimator, scikit-learn 1.9.1 fails."""
     return {"score": estimator.score(X, y, **metadata)}
-
 
 
 class Recorder:
@@ -136,6 +137,18 @@ def test_estimators_that_predict(iris):
         estimator.set_callbacks(recorder).fit(iris, np.repeat([0, 1, 2], 50))
         # All classes are fitted in one call of the engine; the chains have `progress`.
         assert recorder.calls == fit
+
+
+def test_on_a_cluster(iris):
+    class Ends(Recorder):
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+            super().on_fit_task_end(estimator, context, fitted_estimator=fitted_estimator)
+            self.last = fitted_estimator
+
+    recorder, engine = Ends(), InProcess()
+    gm = cluster.GaussianMixture(3, random_state=0, engine=engine).set_callbacks(recorder).fit(iris)
+    assert recorder.calls[2:-2] == iterations(gm.n_iter_) and recorder.made == []
+    assert recorder.last.engine is engine and recorder.last.score(iris) == gm.score(iris)
 
 
 def test_scoring_monitor(iris):

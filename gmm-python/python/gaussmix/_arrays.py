@@ -133,7 +133,7 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
+    x: Floats = check_array(na_as_nan(on_host(X)), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 

@@ -84,7 +84,7 @@ class Task:
     def end(self) -> None:
         if self.iteration is not None:
             self.iteration.call_on_fit_task_end(**self.about)
-        self.fit.call_on_fit_task_end(**self.about, reconstruction_attributes={})
+        self.fit.call_on_fit_task_end(**self.about, reconstruction_attributes=lambda: vars(self.about["estimator"]))
 
 
 class Iteration(NamedTuple):

@@ -559,14 +559,8 @@ fn memory_is_minded_below_64_mib() {
         }
     }
     let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
-    refused(
-        &["x.npy", "-k", "2", "--memory", "95"],
-        &["x.npy: --memory 95 is too little; the least is 96 bytes"],
-    );
-    refused(
-        &["x.csv", "-k", "2", "--memory", "95"],
-        &["x.csv: --memory 95 is too little; the least is 96 bytes"],
-    );
+    refused(&["x.npy", "-k", "2", "--memory", "95"], &["x.npy: --memory 95 is too little; the least is 96 bytes"]);
+    refused(&["x.csv", "-k", "2", "--memory", "95"], &["x.csv: --memory 95 is too little; the least is 96 bytes"]);
     refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; the least is 96 bytes"]);
 }
 

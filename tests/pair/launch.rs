@@ -38,7 +38,7 @@ pub struct Pair {
     total: DeviceBuffer<f64>,
     pub stream: Stream,
     module: Module,
-    // The last to be dropped, because all of the above is part of it.
+    // The last to be dropped, because everything above is part of it.
     _context: Context,
 }
 

@@ -125,7 +125,7 @@ fn into_samples<'a>(data: Data, missing: bool) -> gaussmix::Result<Samples<'a>> 
     if missing { data.into_samples_with_missing() } else { data.into_samples() }
 }
 
-/// The values that are missing in all of the data.
+/// The values that are missing in the whole data.
 #[derive(Debug, Clone, Default)]
 pub struct Gaps {
     n_samples: usize,

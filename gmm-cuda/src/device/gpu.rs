@@ -19,7 +19,7 @@ const OLDEST: (u32, u32) = (8, 0);
 pub struct GpuInfo {
     /// Its number, from 0.
     pub ordinal: usize,
-    /// For example `NVIDIA H200`.
+    /// For example, `NVIDIA H200`.
     pub name: String,
     /// Major and minor version; at least 8.0 is needed.
     pub compute_capability: (u32, u32),

@@ -40,7 +40,7 @@ impl Metropolis {
     /// Chains at the given starts; `typical` is the scale of a step along each coordinate.
     ///
     /// `parts` are the target's blocks of coordinates. With `by_component` each is a block.
-    /// Otherwise there is one block, in which all coordinates are correlated if they are at most
+    /// Otherwise, there is one block, in which all coordinates are correlated if they are at most
     /// [`MOST_CORRELATED`], and else those within each part.
     pub fn new(
         starts: Vec<ChainStart>,

@@ -4,7 +4,7 @@
 //! fixed, and each trajectory is a `nuts-rs` chain of length one. It depends on the point, the step
 //! size, the metric and the generator only, which are saved.
 //!
-//! The state of `nuts-rs` within a warm-up cannot be saved. Instead all log densities and gradients
+//! The state of `nuts-rs` within a warm-up cannot be saved. Instead, all log densities and gradients
 //! that the warm-up has evaluated are recorded. An interrupted warm-up is repeated from its
 //! beginning with the recorded values, which gives the same bits, and evaluates the density again
 //! where the record ends.

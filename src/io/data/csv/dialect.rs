@@ -99,7 +99,7 @@ fn separator(head: &[u8], whole: bool, spelling: &Spelling) -> u8 {
     separators[most]
 }
 
-/// Whether spaces divide the lines into numbers and perhaps texts: all of the first rows are as long,
+/// Whether spaces divide the lines into numbers and perhaps texts: all first rows are as long,
 /// but for a header with one name less, and each has a number. Where there are tabs, these have to
 /// divide them worse: into rows of unequal length, or with several numbers in a field.
 fn spaces_separate(head: &[u8], whole: bool, has_tabs: bool, spelling: &Spelling) -> bool {

@@ -49,7 +49,7 @@ def fit(seed):
 def test_workers_of_joblib_compute():
     x = x_of(30_000)
 
-    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    # A function inside of another one goes to the workers by value, wherever the tests are.
     def bound(seed):
         return GaussianMixture(3, random_state=seed, max_iter=20, tol=0.01).fit(x).lower_bound_
 
@@ -131,7 +131,7 @@ def test_objects_of_both_classes_are_instances_of_the_patched_class():
         for name, gm in objects.items():
             for cls in (patched, alias, base):
                 assert isinstance(gm, cls) and issubclass(type(gm), cls), (name, cls)
-            # What is derived has its own objects only.
+            # Derived objects contain only their own classes.
             assert isinstance(gm, Derived) == (name == "derived")
             assert not isinstance(gm, WithAbstractMethods)
         for other in (sklearn.mixture.BayesianGaussianMixture(), 1, None, np.ndarray):

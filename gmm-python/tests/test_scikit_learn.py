@@ -22,7 +22,7 @@ EXCEPTIONS = {
     "test_compare_covar_type": PRIVATE + "_check_parameters and _initialize_parameters",
     "test_score[float32]": "compares the score, which is exact to float64 here, to 1.5e-7 with a mean formed in float32",
 }
-#: What is put in the place of scikit-learn's classes.
+#: The replacements of scikit-learn's classes.
 CLASSES = {name: getattr(gaussmix, name) for name in ("GaussianMixture", "BayesianGaussianMixture")}
 
 

@@ -1,4 +1,4 @@
-//! `--halving` and `--grow`: which starts a fit has.
+//! `--halving` and `--grow`: the starts of a fit.
 use crate::common::*;
 use serde_json::Value;
 use std::fs;
@@ -17,7 +17,7 @@ fn halving_keeps_a_run_to_its_end() {
     };
     let all = fit(&["-o", "all.json"], "2");
     let halved = fit(&["--halving", "-o", "halved.json"], "1");
-    // It is one of the runs, whose best is that of all.
+    // It is one of the runs, whose best is the best of all.
     assert_eq!(halved["converged"], true, "{halved}");
     assert!(number(&halved, "lower_bound") <= number(&all, "lower_bound"), "{halved} {all}");
     // The same bits on any number of threads.
@@ -43,7 +43,7 @@ fn growing_finds_no_worse_models() {
     };
     let (plain, grown) = (select(&[]), select(&["--grow"]));
     assert_eq!((plain.len(), grown.len()), (6, 6));
-    // The ordinary start stays beside the one that is grown.
+    // The ordinary start is kept beside the grown one.
     for (plain, grown) in plain.iter().zip(&grown) {
         assert!(*grown <= plain + 1e-9 * plain.abs(), "{grown} {plain}");
     }

@@ -578,8 +578,10 @@ with sklearn.config_context(array_api_dispatch=True):
     results = gm.predict(x), gm.predict_proba(x), gm.score_samples(x), gm.fit_predict(x)
     assert all(type(v) is torch.Tensor and v.device == x.device for v in results), results
     assert [v.dtype for v in results] == [torch.int64, torch.float32, torch.float32, torch.int64]
-    assert isinstance(gm.score(x), float) and isinstance(gm.means_, np.ndarray)
-assert type(gm.predict(x)) is np.ndarray
+    assert isinstance(gm.score(x), float) and isinstance(gm.means_, torch.Tensor) and gm.means_.device == x.device
+    assert gm.sample(3)[0].device == x.device
+# The attributes stay there.
+assert type(gm.predict(x)) is np.ndarray and gm.mixture_.means.shape == (2, 3)
 """
 
 

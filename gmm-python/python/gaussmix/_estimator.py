@@ -181,8 +181,7 @@ class GaussianMixture(Fitting):
         return self._point_of_attributes()
 
     def _mixture(self) -> _core.Mixture:
-        mixture: _core.Mixture = self._current()
-        return mixture
+        return self._current()  # type: ignore[no-any-return]
 
     _point = _written = _mixture
 
@@ -256,7 +255,7 @@ class GaussianMixture(Fitting):
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
         frozen = _parameters.frozen(self.freeze, self.n_components)
         mixture, retained = average.update(self._mixture(), self.reg_covar, frozen)
-        self._set(mixture, self.means_.dtype)
+        self._set(mixture, self._type())
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
 
@@ -343,7 +342,7 @@ class GaussianMixture(Fitting):
         return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
-        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None:
+        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None and samples.task is None:
             if _start.is_side_by_side(samples.X, self):
                 with ill_defined(self):
                     fit = samples.fit_many([self])[0]

@@ -1,5 +1,4 @@
-//! Fits of real data against scikit-learn's, and float32 samples that need more digits. Data that
-//! is not beside the repository is reported as ignored.
+//! Fits of real data against scikit-learn's, and float32 samples that need more digits.
 #[path = "../common/mod.rs"]
 mod common;
 

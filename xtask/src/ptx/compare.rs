@@ -1,7 +1,43 @@
-//! Compares the committed kernels with what the source gives, one by one.
+//! Reads the committed kernels, and compares them with what the source gives, one by one.
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use gmm_ptx::Entry;
+use anyhow::{Context, Result};
+use gmm_ptx::{Archive, Entry};
+
+/// The folder of the committed archives, and of `list.rs`, which embeds them.
+pub const FOLDER: &str = "gmm-kernels/ptx";
+
+/// The committed archives. One holds the kernels whose names differ behind the last `_` alone.
+pub fn archives(root: &Path) -> Result<Vec<PathBuf>> {
+    let cannot = || format!("cannot list {FOLDER}");
+    let files = fs::read_dir(root.join(FOLDER)).with_context(cannot)?.map(|file| Ok(file?.path()));
+    let mut files = files.collect::<io::Result<Vec<_>>>().with_context(cannot)?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "packed"));
+    files.sort();
+    Ok(files)
+}
+
+/// The kernels of an archive.
+pub fn read(file: &Path) -> Result<Vec<Entry>> {
+    let read = || -> io::Result<_> {
+        let bytes = fs::read(file)?;
+        let archive = Archive::open(&bytes)?;
+        let entry = |name: &str| Ok(Entry { name: name.into(), text: archive.text(name)?.unwrap_or_default() });
+        archive.names().map(entry).collect()
+    };
+    read().with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// The committed kernels.
+pub fn committed(root: &Path) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for file in archives(root)? {
+        entries.extend(read(&file)?);
+    }
+    Ok(entries)
+}
 
 /// The differences between the committed entries and the expected ones, a line for each kernel. The
 /// texts count, not the archives: other versions of the compressor may give other bytes.

@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use gmm_ptx::machine_code::{Archive, Cubin, pack};
 use gmm_ptx::{Entry, WARPGROUP_TARGET};
 
+use super::compare::committed;
+
 /// The GPUs that there is machine code for. Others of the same major version run it too: that of
 /// `sm_80` runs on 8.6 and 8.9, that of `sm_100` on 10.3.
 const CARDS: &[&str] = &["sm_80", "sm_90", "sm_100", "sm_120"];
@@ -110,7 +112,7 @@ fn version(ptxas: &Path) -> Result<String> {
 pub fn write(root: &Path) -> Result<()> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
-    let entries = super::committed(root)?;
+    let entries = committed(root)?;
     for card in CARDS {
         let file = root.join("gmm-machine-code/cards").join(card);
         // An archive that cannot be read, or of another assembler, is made anew.

@@ -13,49 +13,16 @@ pub mod machine_code;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use compare::differences;
+use compare::{FOLDER, archives, committed, differences, read};
 use compile::{Warnings, compile};
 pub use compile::{cargo, run};
-use gmm_ptx::{Archive, Entry, pack, split};
+use gmm_ptx::{Entry, pack, split};
 
 /// The compiler and its version, for the first line of each kernel's text.
 const MAKER: &str = "`cargo xtask ptx`";
-
-/// The folder of the committed archives, and of `list.rs`, which embeds them.
-const FOLDER: &str = "gmm-kernels/ptx";
-
-/// The committed archives. One holds the kernels whose names differ behind the last `_` alone.
-fn archives(root: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot list {FOLDER}");
-    let files = fs::read_dir(root.join(FOLDER)).with_context(cannot)?.map(|file| Ok(file?.path()));
-    let mut files = files.collect::<io::Result<Vec<_>>>().with_context(cannot)?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "packed"));
-    files.sort();
-    Ok(files)
-}
-
-/// The kernels of an archive.
-fn read(file: &Path) -> Result<Vec<Entry>> {
-    let read = || -> io::Result<_> {
-        let bytes = fs::read(file)?;
-        let archive = Archive::open(&bytes)?;
-        let entry = |name: &str| Ok(Entry { name: name.into(), text: archive.text(name)?.unwrap_or_default() });
-        archive.names().map(entry).collect()
-    };
-    read().with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// The committed kernels.
-fn committed(root: &Path) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for file in archives(root)? {
-        entries.extend(read(&file)?);
-    }
-    Ok(entries)
-}
 
 /// What the source gives, without the marks of barriers, which would change with each line that is
 /// added before one; and what the marks say is wrong.

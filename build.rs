@@ -32,9 +32,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "rust-cuda",
         "--config",
         config,
-        // Line tables, which the workspace's release profile asks for, are for the host only.
-        "--config",
-        "profile.release.debug=0",
         // At higher levels rustc unrolls inner loops itself, and then LLVM 7 leaves the outer ones
         // rolled, with their arrays in memory. For the kernels alone: rust-cuda's libm needs the
         // higher levels.

@@ -30,11 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "rust-cuda",
         "--config",
         config,
-        // The release profile's line tables are for the host only.
-        "--config",
-        "profile.release.debug=0",
-        // At higher levels rustc unrolls inner loops itself, and LLVM 7 then keeps the outer loops rolled, with their
-        // arrays in memory. For the kernels alone: rust-cuda's libm needs the higher levels.
+        // At higher levels rustc unrolls inner loops itself, and then LLVM 7 leaves the outer ones
+        // rolled, with their arrays in memory. For the kernels alone: rust-cuda's libm needs the
+        // higher levels.
         "--config",
         "profile.release.package.gmm-kernels.opt-level=1",
     ];

@@ -178,7 +178,7 @@ fn fuzz_table(file_name: &'static str, good: &[Vec<u8>]) {
     Format {
         file_name,
         memory_per_byte: 4096,
-        // The state of decompressors; bzip2's is the largest.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &TABLE_PLACES,
         input: &|rng| mutation::input(rng, good),
@@ -253,7 +253,7 @@ fn compressed_text() {
     Format {
         file_name: "x.csv.gz",
         memory_per_byte: 4096,
-        // The state of decompressors; bzip2's is the largest.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &["line ", "column", "the compressed content"],
         input: &|rng| mutation::input(rng, &good),
@@ -353,7 +353,7 @@ fn group_model_tables() {
     Format {
         file_name: "models.parquet",
         memory_per_byte: 4096,
-        // The state of decompressors; bzip2's is the largest.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &["the file is damaged", "column", "the compression ", "group `"],
         input: &|rng| mutation::input(rng, &good),

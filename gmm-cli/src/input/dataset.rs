@@ -119,7 +119,7 @@ fn into_samples<'a>(data: Data, missing: bool) -> gaussmix::Result<Samples<'a>> 
     if missing { data.into_samples_with_missing() } else { data.into_samples() }
 }
 
-/// A count of the missing values in all of the data.
+/// A count of the missing values in the whole data.
 #[derive(Debug, Clone, Default)]
 pub struct Gaps {
     n_samples: usize,

@@ -33,7 +33,7 @@ impl<'a> Groups<'a> {
         Ok(Self { names, of_row, sets })
     }
 
-    /// Makes an error about the samples of a group name a row by its number in all of the data.
+    /// Makes an error about the samples of a group name a row by its number in the whole data.
     pub fn error(&self, group: usize, error: Error) -> Error {
         let mut rows = self.of_row.iter().enumerate().filter(|&(_, &of)| of == group).map(|(row, _)| row);
         match error {

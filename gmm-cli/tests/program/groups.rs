@@ -284,7 +284,7 @@ fn bad_groups_are_errors() {
     error(&["x.csv", "--by", "who", "--device", "cuda:0,1"], &["--by: each group is computed on one device"]);
     fs::write(folder.join("weight.csv"), "weight,a\nx,1\nx,2\n").unwrap();
     error(&["weight.csv", "--by", "weight", "-o", "m.parquet"], &["m.parquet: ", "cannot be called `weight`"]);
-    // All of the data must fit into memory; text is read at once.
+    // The whole data must fit into memory; text is read at once.
     error(&["x.csv", "--by", "who", "--memory", "6000"], &["x.csv: --by needs all of the data in memory"]);
     error(&["x.csv", "--by", "who", "--variational", "-o", "m.parquet"], &["m.parquet: ", "name a folder"]);
     for option in ["--init=m.json", "--plot=p.svg", "--standardize"] {

@@ -78,7 +78,7 @@ class GaussianMixture(Fitting):
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several devices at once
         'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto' begins on
-        the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
+        the CPU and continues on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
         'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'}, dict, str or None, default=None
         Parameters that stay as the start has them. In a dict each name has the numbers of the components whose

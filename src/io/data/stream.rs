@@ -27,7 +27,7 @@ pub(super) fn is_standard_input(path: &Path) -> bool {
 pub(super) struct Stream {
     /// The beginning of the content, which [`into_reader`](Self::into_reader) repeats.
     pub head: Vec<u8>,
-    /// Whether the head is all of the content.
+    /// Whether the head is the whole content.
     pub whole: bool,
     rest: Box<dyn Read + Send>,
     pub stamp: Stamp,

@@ -37,7 +37,7 @@ pub(crate) struct Metropolis {
 impl Metropolis {
     /// Returns chains at the given starts; `typical` is the scale of a step along each coordinate.
     ///
-    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise there is one
+    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise, there is one
     /// block, which correlates all coordinates if there are at most [`MOST_CORRELATED`], and else those within each
     /// part.
     pub fn new(

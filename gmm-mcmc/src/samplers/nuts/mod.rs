@@ -4,7 +4,7 @@
 //! trajectory is a `nuts-rs` chain of length one. It depends only on the point, the step size, the metric and the
 //! generator, which are saved.
 //!
-//! The state of `nuts-rs` within a warm-up cannot be saved. Instead all log densities and gradients of the warm-up are
+//! The state of `nuts-rs` within a warm-up cannot be saved. Instead, all log densities and gradients of the warm-up are
 //! recorded. An interrupted warm-up is repeated from its beginning with the recorded values, which gives the same bits,
 //! and evaluates the density again where the record ends.
 mod density;

@@ -97,7 +97,7 @@ fn separator(head: &[u8], whole: bool, spelling: &Spelling) -> u8 {
     separators[most]
 }
 
-/// Whether spaces divide the lines into numbers and perhaps texts: all of the first rows have the same length, except a
+/// Whether spaces divide the lines into numbers and perhaps texts: all first rows have the same length, except a
 /// header with one name fewer, and each has a number. Tabs, if any, must divide them worse: into rows of unequal
 /// length, or with several numbers in a field.
 fn spaces_separate(head: &[u8], whole: bool, has_tabs: bool, spelling: &Spelling) -> bool {

@@ -286,11 +286,10 @@ def gradients():
 
 def models():
     """Draw the fourteen models: three components that are fitted to the same samples."""
-    covariances = [[[4.0, 0.0], [0.0, 0.3]], [[0.5, 0.5], [0.5, 1.0]], [[2.5, -1.8], [-1.8, 2.0]]]
+    covariances = [[[4.0, 0.6], [0.6, 0.4]], [[0.8, 0.5], [0.5, 0.5]], [[2.2, -0.7], [-0.7, 0.7]]]
     samples, labels = Mixture(np.ones(3) / 3, [[0.0, 4.0], [-4.0, 0.0], [2.0, -1.0]], covariances).sample(600, random_state=0)
     figure, axes = plt.subplots(2, 7, figsize=(14, 4.6), sharex=True, sharey=True, layout="constrained")
     for ax, name in zip(axes.flat, MODELS, strict=True):
-        ax.scatter(*samples.T, s=2, color="0.8")
         plot(me(samples, name, np.eye(3)[labels]).mixture, ax=ax)
         ax.get_legend().remove()
         ax.set(title=name, xlabel="", ylabel="", xticks=[], yticks=[], aspect="equal")

@@ -148,7 +148,7 @@ def by_labels(X, k, random_state):
 @pytest.mark.parametrize(
     "params",
     [
-        *({"covariance_type": kind} for kind in KINDS),
+        *({"covariance_type": kind} for kind in [*KINDS, "EVI", "VEV"]),
         {"weights": W},
         # Whole partitions, and all samples of a component in others, without weight.
         {"weights": np.where((np.arange(len(X)) < 1000) | (LABELS == 0), 0.0, W)},
@@ -606,7 +606,7 @@ EMPTY_ROWS = int(np.isnan(HOLES).all(axis=1).sum())
 
 @pytest.mark.parametrize(
     "more",
-    [*({"covariance_type": kind} for kind in KINDS), {"standardize": True}, {"init_params": "random", "n_init": 2}],
+    [*({"covariance_type": kind} for kind in [*KINDS, "EVI", "VEV"]), {"standardize": True}, {"init_params": "random", "n_init": 2}],
     ids=str,
 )
 @pytest.mark.parametrize("weights", [None, W], ids=["", "weights"])

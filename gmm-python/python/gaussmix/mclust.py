@@ -33,8 +33,13 @@ _Found: TypeAlias = tuple[_core.Mixture, float, int] | None
 _Cells: TypeAlias = dict[tuple[int, str], _Found]
 
 
+@documented
 class emControl(NamedTuple):
-    """When EM ends: at a change of the log-likelihood L by at most tol * (1 + abs(L)), or after itmax iterations."""
+    """When EM ends.
+    Parameters:
+    tol : float, default=1e-5 -- At a change of the log-likelihood L by at most tol * (1 + abs(L)).
+    itmax : int, default=2147483647 -- After so many iterations.
+    """
 
     tol: float = 1e-5
     itmax: int = 2**31 - 1

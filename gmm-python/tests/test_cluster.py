@@ -774,3 +774,11 @@ def test_streaming_needs_memory_for_one_partition(tmp_path):
     streamed, whole = growth(False), growth(True)
     assert whole > 240
     assert streamed < 40, f"{streamed} MB, resident {whole} MB"
+
+
+def test_icl_is_of_one_process():
+    gm = GaussianMixture(3, engine=InProcess(1), random_state=0).fit(X)
+    with pytest.raises(ValueError, match="one process"):
+        gm.icl(X)
+    local = gaussmix.GaussianMixture.from_parameters(gm.mixture_)
+    assert local.icl(X) > local.bic(X)

@@ -400,7 +400,7 @@ def _em(samples: _core.Data, rows: Floats, starts: dict[int, NDArray[np.float64]
 
 def _bic(samples: _core.Data, found: _Cells) -> Table:
     """Return the table of fits."""
-    penalty = np.log(samples.shape[0])
+    penalty = float(np.log(samples.shape[0]))
     return Table("BIC", {cell: np.nan if fit is None else 2.0 * fit[1] - penalty * fit[0].n_parameters for cell, fit in found.items()})
 
 

@@ -247,7 +247,7 @@ def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emCon
     z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
-    Returns: model : Model -- The fit.
+    Returns: model : Model -- The fit, with the attributes of `Mclust` but for BIC.
     """
     x, start = _rows(data), check_array(z, dtype=np.float64)
     check_consistent_length(x, start)

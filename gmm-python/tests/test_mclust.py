@@ -256,6 +256,24 @@ def test_what_fits_take_beside_samples(name, blobs):
     assert resumed.lower_bound_ > gm.lower_bound_ - (1e-3 if name == "VVE" else 1e-9)
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_standardised_fits_have_what_components_share_in_the_units_of_the_data(name, iris):
+    x = iris * [1, 10, 1, 100]
+    if name in ("EII", "EVE", "VVE", "EEV", "VEV"):
+        with pytest.raises(ValueError, match=f"cannot give {name} covariances"):
+            fitted(x, name, 3, standardize=True)
+        mixture = gaussmix.GaussianMixtureRegressor(3, covariance_type=name, random_state=0).fit(x[:, :2], x[:, 2:]).mixture_
+    else:
+        mixture = fitted(x, name, 3, standardize=True).mixture_
+    volumes, shapes, axes = mixture.decomposition()
+    shared = [part if letter == "V" else part[:1] for letter, part in zip(name, (volumes, shapes, axes))]
+    volumes, shapes, axes = (np.broadcast_to(part, (3, *part.shape[1:])) for part in shared)
+    covariances = np.einsum("k,kia,ka,kja->kij", volumes, axes, shapes, axes)
+    full = Mixture(mixture.weights, mixture.means, covariances, covariance_type="full")
+    # Alternations in an M-step end within √ε.
+    np.testing.assert_allclose(full.score_samples(x), mixture.score_samples(x), atol=1e-4)
+
+
 def test_collapse_is_retained_by_the_estimator_and_missing_in_the_table(iris):
     # Of five groups one collapses under VEE.
     assert np.isnan(mclustBIC(iris, 5, "VEE")[5, "VEE"])

@@ -95,9 +95,9 @@ class GaussianMixture(Fitting):
         up to a constant.
     standardize : bool, default=False
         Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter; `reg_covar` is in
-        these units then. All attributes are in the units of the data. Not for 'spherical' covariances of a mixture
-        alone, which such a fit does not have in the units of the data; estimators that predict divide all columns
-        by one number for them.
+        these units then. All attributes are in the units of the data. Not for 'spherical' covariances and EII, EVE, VVE,
+        EEV and VEV of a mixture alone, which such a fit does not have in the units of the data; estimators that
+        predict divide all columns by one number for them.
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
         has the share (t + 1) ** -decay.

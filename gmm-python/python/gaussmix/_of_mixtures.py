@@ -15,6 +15,7 @@ from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._samples import ArraySamples
+from ._start import needs_one_unit
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
@@ -62,7 +63,7 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _units(self, x: Floats, weights: Weights) -> _core.Standardization | None:
         """Return the units that fits are made in, if not in those of the data."""
-        return _core.Standardization.of(x, weights, _core.covariance_form(self.covariance_type) == "spherical") if self.standardize else None
+        return _core.Standardization.of(x, weights, needs_one_unit(self.covariance_type)) if self.standardize else None
 
     @staticmethod
     def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: Weights, units: _core.Standardization | None) -> None:

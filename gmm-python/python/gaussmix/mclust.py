@@ -134,7 +134,9 @@ class Model:
     def __repr__(self) -> str:
         head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]
         sizes = np.bincount(self.classification, minlength=self.G + 1)[1:].tolist()
-        return _tables.as_text(f"{type(self).__name__} {self.modelName}, {self.G} components of {sizes} rows", head, [row], 1)
+        return _tables.as_text(
+            f"{type(self).__name__} {self.modelName}, {self.G} component{'s' * (self.G > 1)} of {sizes} rows", head, [row], 1
+        )
 
 
 @documented
@@ -357,7 +359,7 @@ def _quantile_classes(x: Floats, k: int) -> NDArray[np.intp]:
 def _fits(
     data: Any,
     G: Any,
-    modelNames: _Names,
+    modelNames: Any,
     initialization: Any = None,
     control: Any = emControl(),
     device: str = "cpu",

@@ -1,5 +1,5 @@
 """Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
-docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md and docs/gradients.md.
+docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md, docs/gradients.md and docs/mclust.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -21,8 +21,11 @@ from gaussmix import (
     plot,
     select,
 )
+from gaussmix.mclust import me, mclustBIC
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The fourteen models of mclust.
+MODELS = "EII VII EEI VEI EVI VVI EEE VEE EVE VVE EEV VEV EVV VVV".split()
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 
 
@@ -44,8 +47,12 @@ def main(folder=ROOT / "docs"):
     between(iris).savefig(folder / "between.svg", metadata={"Date": None})
     moves().savefig(folder / "moves.svg", metadata={"Date": None})
     gradients().savefig(folder / "gradients.svg", metadata={"Date": None})
+    figure, ax = plt.subplots(figsize=(7, 5), layout="constrained")
+    mclustBIC(iris).plot(ax)
+    figure.savefig(folder / "mclust-bic.svg", metadata={"Date": None})
+    models().savefig(folder / "mclust-models.svg", metadata={"Date": None})
     plt.close("all")
-    names = ("python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients")
+    names = ("python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "mclust-bic", "mclust-models")
     return [folder / f"{name}.svg" for name in names]
 
 
@@ -274,6 +281,18 @@ def gradients():
     axes[1].plot(*at.T, "C1.", markersize=3)
     axes[1].plot(*paths[-1].T, "ko", markersize=4)
     axes[1].set_title("steps along it")
+    return figure
+
+
+def models():
+    """Draw the fourteen models: three components that are fitted to the same samples."""
+    covariances = [[[4.0, 0.6], [0.6, 0.4]], [[0.8, 0.5], [0.5, 0.5]], [[2.2, -0.7], [-0.7, 0.7]]]
+    samples, labels = Mixture(np.ones(3) / 3, [[0.0, 4.0], [-4.0, 0.0], [2.0, -1.0]], covariances).sample(600, random_state=0)
+    figure, axes = plt.subplots(2, 7, figsize=(14, 4.6), sharex=True, sharey=True, layout="constrained")
+    for ax, name in zip(axes.flat, MODELS, strict=True):
+        plot(me(samples, name, np.eye(3)[labels]).mixture, ax=ax)
+        ax.get_legend().remove()
+        ax.set(title=name, xlabel="", ylabel="", xticks=[], yticks=[], aspect="equal")
     return figure
 
 

@@ -148,7 +148,7 @@ def by_labels(X, k, random_state):
 @pytest.mark.parametrize(
     "params",
     [
-        *({"covariance_type": kind} for kind in KINDS),
+        *({"covariance_type": kind} for kind in [*KINDS, "EVI", "VEV"]),
         {"weights": W},
         # Zero weights of whole partitions, and of all samples of a component in others.
         {"weights": np.where((np.arange(len(X)) < 1000) | (LABELS == 0), 0.0, W)},
@@ -606,7 +606,7 @@ EMPTY_ROWS = int(np.isnan(HOLES).all(axis=1).sum())
 
 @pytest.mark.parametrize(
     "more",
-    [*({"covariance_type": kind} for kind in KINDS), {"standardize": True}, {"init_params": "random", "n_init": 2}],
+    [*({"covariance_type": kind} for kind in [*KINDS, "EVI", "VEV"]), {"standardize": True}, {"init_params": "random", "n_init": 2}],
     ids=str,
 )
 @pytest.mark.parametrize("weights", [None, W], ids=["", "weights"])
@@ -774,3 +774,11 @@ def test_streaming_needs_memory_for_one_partition(tmp_path):
     streamed, whole = growth(False), growth(True)
     assert whole > 240
     assert streamed < 40, f"{streamed} MB, resident {whole} MB"
+
+
+def test_icl_is_of_one_process():
+    gm = GaussianMixture(3, engine=InProcess(1), random_state=0).fit(X)
+    with pytest.raises(ValueError, match="one process"):
+        gm.icl(X)
+    local = gaussmix.GaussianMixture.from_parameters(gm.mixture_)
+    assert local.icl(X) > local.bic(X)

@@ -62,7 +62,7 @@ def collection(n=700):
     return da.from_array(X, chunks=(n, 2))
 
 
-@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical", "VEE"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_bits_of_one_process(client, kind, weighted):
     params = {**PARAMS, "covariance_type": kind}

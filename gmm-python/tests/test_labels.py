@@ -27,7 +27,7 @@ def some(n=100, every=10):
     return labels
 
 
-@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical", "EII", "VEI", "VEE"])
 def test_the_bound_is_that_of_the_allowed_components(kind, device):
     x, allowed = blobs(), np.ones((300, 3), dtype=bool)
     allowed[:60] = [True, False, True]

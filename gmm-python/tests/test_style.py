@@ -19,7 +19,7 @@ IGNORED = {"RT02", "ES01", "SA01", "EX01", "GL02"}
 def modules():
     yield gaussmix
     yield gaussmix.cluster
-    for name in ("dask", "jax", "mpi", "torch"):
+    for name in ("anndata", "dask", "jax", "mclust", "mpi", "torch"):
         # Their packages are optional.
         with contextlib.suppress(ImportError):
             yield importlib.import_module(f"gaussmix.{name}")

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
+from ._arrays import checked_weights
 from ._documentation import documented
 from ._fitted import take_features
 from ._fitting import Fitting, ill_defined
@@ -94,9 +95,9 @@ class GaussianMixture(Fitting):
         up to a constant.
     standardize : bool, default=False
         Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter; `reg_covar` is in
-        these units then. All attributes are in the units of the data. Not for 'spherical' covariances of a mixture
-        alone, which such a fit does not have in the units of the data; estimators that predict divide all columns
-        by one number for them.
+        these units then. All attributes are in the units of the data. Not for 'spherical' covariances and EII, EVE, VVE,
+        EEV and VEV of a mixture alone, which such a fit does not have in the units of the data; estimators that
+        predict divide all columns by one number for them.
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
         has the share (t + 1) ** -decay.
@@ -242,8 +243,9 @@ class GaussianMixture(Fitting):
         Parameters: X, sample_weight
         Returns: icl : float -- The `bic` less twice the sum of the logarithms of the samples' largest probabilities.
         """
-        certain = np.log(self.predict_proba(X).max(axis=1))
-        return self.bic(X, sample_weight) - 2.0 * float(np.average(certain, weights=sample_weight)) * self._total(X, sample_weight)[1]
+        certain, (total, n) = np.log(self.predict_proba(X).max(axis=1)), self._total(X, sample_weight)
+        mean = float(np.average(certain, weights=checked_weights(sample_weight, len(certain))))
+        return self._criterion("bic", total, n) - 2.0 * n * mean
 
     def _criterion(self, name: str, total: float, n: float) -> float:
         """Return a criterion for samples of this total log-likelihood and weight."""

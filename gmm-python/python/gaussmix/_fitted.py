@@ -201,6 +201,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
         """
         params = self.get_params()
+        params["covariance_type"] = _core.covariance_form(params["covariance_type"])
         other = self._theirs(**{name: params[name] for name in self._shared()})
         fitted = (*ARRAYS, "converged_", "n_iter_", "lower_bound_", "lower_bounds_", "n_features_in_")
         for name in (*fitted, "feature_names_in_", *self._more):

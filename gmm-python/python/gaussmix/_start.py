@@ -180,11 +180,17 @@ def is_given(estimator: Any) -> bool:
 
 def check_units(estimator: Any) -> None:
     """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
-    if _core.covariance_form(estimator.covariance_type) == "spherical":
+    kind = estimator.covariance_type
+    if needs_one_unit(kind):
         raise ValueError(
-            "standardize=True cannot give spherical covariances, because variances in the units of the data "
-            "differ by column; use covariance_type='diag'"
+            f"standardize=True cannot give {kind} covariances, because variances in the units of the data "
+            f"differ by column; use covariance_type='{'full' if _core.covariance_form(kind) == 'full' else 'diag'}'"
         )
+
+
+def needs_one_unit(covariance_type: str) -> bool:
+    """Say whether what components share, or a sphere, is lost where each column gets a unit of its own."""
+    return covariance_type in ("EVE", "VVE", "EEV", "VEV") or _core.covariance_form(covariance_type) == "spherical"
 
 
 def is_name(init_params: Any) -> bool:

@@ -160,6 +160,10 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
+    def icl(self, X: Any, sample_weight: Any = None) -> float:
+        # The workers sum no logarithms of probabilities.
+        raise ValueError("icl is computed in one process: gaussmix.GaussianMixture.from_parameters(gm.mixture_).icl(X)")
+
     @classmethod
     def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[_estimator.Tried]:
         samples: ClusterSamples | None = None

@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     trial = add("select", "Fit mixtures of several numbers of components and covariance types, and select the best.")
     numbers = "numbers of components: 1:20 (both included), 10:100:10 (in steps) or 2,4,8"
     _add(trial, "n_components", "-k", required=True, type=_ranges, metavar="RANGE", help=numbers)
-    types = "one or several, as full,diag (default: full)"
+    types = "one or several, as full,diag, or all of mclust's (default: full)"
     _add(trial, "covariance_type", type=_kinds, choices=None, default=["full"], metavar="TYPES", help=types)
     _add(trial, "criterion", choices=CRITERIA, of=select)
     trial.add_argument("-o", "--output", help="where to write the best model, .json or .npz")
@@ -252,7 +252,7 @@ _ranges.__name__ = "range"
 
 def _kinds(text: str) -> list[str]:
     kinds = text.split(",")
-    if not set(kinds) <= set(CHOICES["covariance_type"]):
+    if text != "all" and not set(kinds) <= set(CHOICES["covariance_type"]):
         raise ValueError
     return kinds
 

@@ -1,0 +1,415 @@
+"""The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
+
+Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
+are not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+
+from . import _core, _tables
+from ._arrays import Floats, na_as_nan
+from ._documentation import documented
+from ._mixture import Mixture
+
+__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me"]
+
+#: More rows than these do not build a tree.
+_SUBSET = 2000
+_MODELS = _core.MODELS[:14]
+#: The engine's names of mclust's models of one feature, and of one component.
+_OTHERS = {"E": "EII", "V": "VII", "X": "VII", "XII": "VII", "XXI": "VVI", "XXX": "VVV"}
+_Numbers: TypeAlias = int | Sequence[int]
+_Names: TypeAlias = str | Sequence[str] | None
+#: A mixture, its log-likelihood and the iterations; None where a component was empty or collapsed.
+_Found: TypeAlias = tuple[_core.Mixture, float, int] | None
+_Cells: TypeAlias = dict[tuple[int, str], _Found]
+
+
+@documented
+class emControl(NamedTuple):
+    """When EM ends.
+    Parameters:
+    tol : float, default=1e-5 -- At a change of the log-likelihood L by at most tol * (1 + abs(L)).
+    itmax : int, default=2147483647 -- After so many iterations.
+    """
+
+    tol: float = 1e-5
+    itmax: int = 2**31 - 1
+
+
+class Prediction(NamedTuple):
+    """The class of each row, from 1 or as given, and the probability of each class (n, G)."""
+
+    classification: NDArray[Any]
+    z: NDArray[np.float64]
+
+
+@documented
+class Table:
+    """BIC or ICL of each model: ``table[3, "VEV"]``; NaN, printed as NA, where a component was empty or collapsed.
+    Parameters:
+    criterion : str -- 'BIC' or 'ICL'.
+    values : dict -- The value of each pair of a number of components and the name of a model.
+    """
+
+    def __init__(self, criterion: str, values: dict[tuple[int, str], float]) -> None:
+        self.criterion, self._values = criterion, values
+        self.G, self.modelNames = (list(dict.fromkeys(part)) for part in zip(*values, strict=True))
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The values (number of G, number of models)."""
+        return np.array([[self[k, name] for name in self.modelNames] for k in self.G])
+
+    def __getitem__(self, cell: tuple[int, str]) -> float:
+        return self._values[cell]
+
+    def pick(self, k: int = 3) -> list[tuple[str, int, float]]:
+        """Return the best models, as pickBIC does.
+        Parameters: k : int, default=3 -- How many.
+        Returns: best : list of tuple -- The name of each, its number of components, and the value.
+        """
+        known = [(name, n, value) for (n, name), value in self._values.items() if not np.isnan(value)]
+        return sorted(known, key=lambda row: -row[2])[:k]
+
+    def __repr__(self) -> str:
+        rows = [[k, *("NA" if np.isnan(v) else v for v in row)] for k, row in zip(self.G, self.values.tolist(), strict=True)]
+        best = ", ".join(f"{name} {k}: {value:.2f}" for name, k, value in self.pick())
+        return _tables.as_text(f"{self.criterion}, best: {best}", ["G", *self.modelNames], rows, len(rows))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the values over the number of components, a line for each model.
+        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
+        Returns: ax : matplotlib.axes.Axes -- The axes.
+        """
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.gca()
+        for number, (name, line) in enumerate(zip(self.modelNames, self.values.T, strict=True)):
+            ax.plot(self.G, line, "o^s"[number % 3] + "-" * (1 + (number > 9)), markersize=4, color=f"C{number % 10}", label=name)
+        ax.set(xlabel="number of components", ylabel=self.criterion)
+        ax.legend(ncols=2)
+        return ax
+
+
+class Model:
+    """A fitted model: what `me` returns; `Mclust` has its attributes."""
+
+    def __init__(self, data: _core.Data, modelName: str, found: tuple[_core.Mixture, float, int]) -> None:
+        engine, self.loglik, self.iterations = found
+        self.mixture = Mixture._of(engine)
+        self.modelName, (self.n, self.d), self.G = modelName, data.shape, len(engine.weights)
+        self.df = engine.n_parameters
+        self.bic = 2.0 * self.loglik - self.df * float(np.log(self.n))
+        self.z = data.responsibilities(engine)
+        self.classification = self.z.argmax(axis=1) + 1
+        self.uncertainty = 1.0 - self.z.max(axis=1)
+        self.icl = self.bic + 2.0 * float(np.log(self.z.max(axis=1)).sum())
+        volumes, shapes, axes = engine.decomposition()
+        sigma = np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
+        parts = zip(_OTHERS.get(modelName, modelName), (volumes, shapes, axes), strict=True)
+        scale, shape, orientation = (np.moveaxis(part, 0, -1) if letter == "V" else part[0] for letter, part in parts)
+        variance = SimpleNamespace(modelName=modelName, d=self.d, G=self.G, sigma=sigma, scale=scale, shape=shape, orientation=orientation)
+        if self.d == 1:
+            variance.sigmasq = scale
+        self.parameters = SimpleNamespace(pro=engine.weights, mean=engine.means.T, variance=variance)
+
+    def predict(self, newdata: ArrayLike) -> Prediction:
+        """Return the most probable component of other rows.
+        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
+        Returns: prediction : Prediction -- Its `classification`, from 1, and `z`.
+        """
+        z = self.mixture.predict_proba(_rows(newdata))
+        return Prediction(z.argmax(axis=1) + 1, z)
+
+    def __repr__(self) -> str:
+        head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]
+        sizes = np.bincount(self.classification, minlength=self.G + 1)[1:].tolist()
+        return _tables.as_text(
+            f"{type(self).__name__} {self.modelName}, {self.G} component{'s' * (self.G > 1)} of {sizes} rows", head, [row], 1
+        )
+
+
+@documented
+class Mclust(Model):
+    """The best of several models and numbers of components by BIC.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    G : int or sequence of int, default=range(1, 10) -- The numbers of components.
+    modelNames : str or sequence of str, default=None
+        The models. By default all 14, for as many columns as rows or more the six of spheres and of axes along the
+        columns, and for one column E and V.
+    initialization : dict, default=None
+        `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start. By
+        default a tree of VVV (EII where n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one
+        column classes between quantiles.
+    control : emControl, default=emControl() -- When EM ends.
+    device : str, default='cpu' -- Where to compute.
+    random_state
+    Attributes:
+    BIC : Table -- The criterion of all models.
+    modelName, n, d, G : str and int -- The best model, and the numbers of rows, of columns and of components.
+    loglik, df, bic, icl : float and int -- The log-likelihood, the number of parameters, and the criteria.
+    iterations : int -- The E-steps.
+    parameters : SimpleNamespace
+        `pro` (G,), `mean` (d, G) and `variance`, with `sigma` (d, d, G), `scale`, `shape` and `orientation`: (G,), (d, G)
+        and (d, d, G), without the last axis where components share them; and `sigmasq` for one column.
+    z : ndarray of shape (n, G) -- The probability of each component.
+    classification : ndarray of shape (n,) -- The most probable component, from 1.
+    uncertainty : ndarray of shape (n,) -- 1 less its probability.
+    mixture : Mixture -- The same for all else in this package: pictures, files, draws.
+    See Also:
+    gaussmix.GaussianMixture : The same models with more choices.
+    Examples:
+    >>> import numpy as np
+    >>> from gaussmix.mclust import Mclust
+    >>> rng = np.random.default_rng(0)
+    >>> fit = Mclust(np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(9, 1, (50, 2))]), G=range(1, 4))
+    >>> fit.modelName, fit.G
+    ('EII', 2)
+    """
+
+    def __init__(
+        self,
+        data: ArrayLike,
+        G: _Numbers = range(1, 10),
+        modelNames: _Names = None,
+        initialization: Mapping[str, Any] | None = None,
+        control: emControl = emControl(),
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        samples, found = _fits(data, G, modelNames, initialization, control, device, random_state)
+        self.BIC = _bic(samples, found)
+        super().__init__(samples, *_best(self.BIC, found))
+
+
+@documented
+def mclustBIC(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
+    """Return the Bayesian information criterion of all models.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    G, modelNames, **search : object -- As of `Mclust`.
+    Returns: table : Table -- 2 log L - df log n of each.
+    """
+    return _bic(*_fits(data, G, modelNames, **search))
+
+
+@documented
+def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
+    """Return the integrated complete-data likelihood criterion of all models.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    G, modelNames, **search : object -- As of `Mclust`.
+    Returns: table : Table -- The BIC of each, plus twice the sum of the logarithms of the rows' largest probabilities.
+    """
+    samples, found = _fits(data, G, modelNames, **search)
+    return Table("ICL", {cell: np.nan if fit is None else Model(samples, cell[1], fit).icl for cell, fit in found.items()})
+
+
+@documented
+def hc(data: ArrayLike, modelName: str = "VVV", use: str = "VARS") -> NDArray[np.int64]:
+    """Merge rows, the two groups after each other that cost the least likelihood.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    modelName : {'EII', 'VII', 'EEE', 'VVV'}, default='VVV' -- The model of the groups.
+    use : {'VARS', 'STD', 'SPH', 'PCS', 'PCR', 'SVD'}, default='VARS' -- How columns are transformed before.
+    Returns: tree : ndarray of shape (n - 1, 2) -- The first rows of the groups of each merger.
+    """
+    return _core.hierarchy(_rows(data), modelName, use)
+
+
+@documented
+def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
+    """Return the classes of rows where some groups of a tree are left.
+    Parameters:
+    tree : array-like of shape (n - 1, 2) -- What `hc` returns.
+    G : int or sequence of int -- The number of groups, or several.
+    Returns: classes : ndarray of shape (n,) or (n, number of G) -- The classes from 1, in the order of their first rows.
+    """
+    mergers = [(int(a), int(b)) for a, b in np.asarray(tree)]
+    return np.transpose([_core.hierarchy_classes(mergers, k) for k in np.atleast_1d(G)]).reshape(-1, *np.shape(G)) + 1
+
+
+@documented
+def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emControl(), device: str = "cpu") -> Model:
+    """Fit a model by EM that begins with an M-step.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    modelName : str -- The model.
+    z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
+    control : emControl, default=emControl() -- When EM ends.
+    device : str, default='cpu' -- Where to compute.
+    Returns: model : Model -- The fit, with the attributes of `Mclust` but for BIC.
+    """
+    x, start = _rows(data), check_array(z, dtype=np.float64)
+    check_consistent_length(x, start)
+    samples, k = _core.Data(x, device=device), start.shape[1]
+    (found,) = _em(samples, x, {k: start}, [modelName], control).values()
+    if found is None:
+        raise ValueError(f"{modelName} of {k} components: one is empty or has collapsed; begin otherwise or take fewer")
+    return Model(samples, modelName, found)
+
+
+@documented
+class MclustDA:
+    """Discriminant analysis: a mixture for each class, or with "EDDA" one component, all of one model.
+    Parameters:
+    data : array-like of shape (n, d) or (n,) -- The rows.
+    class_ : array-like of shape (n,) -- Their classes.
+    modelType : {'MclustDA', 'EDDA'}, default='MclustDA' -- Whether each class has a mixture or a component.
+    G : int or sequence of int, default=range(1, 6) -- The numbers of components of a class, not for "EDDA".
+    modelNames : str or sequence of str, default=None -- The models, of which the best by BIC is taken.
+    control : emControl, default=emControl() -- When EM ends.
+    device : str, default='cpu' -- Where to compute.
+    random_state
+    Attributes:
+    classes : ndarray -- The classes in ascending order.
+    models : list of Model -- That of each class; with "EDDA" one, whose components are the classes.
+    loglik, df, bic : float and int -- The log-likelihood of the rows, the number of parameters, and the criterion.
+    See Also:
+    gaussmix.GaussianMixtureClassifier : A mixture of a given number of components for each class.
+    """
+
+    def __init__(
+        self,
+        data: ArrayLike,
+        class_: ArrayLike,
+        modelType: str = "MclustDA",
+        G: _Numbers = range(1, 6),
+        modelNames: _Names = None,
+        control: emControl = emControl(),
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        x = _rows(data)
+        check_consistent_length(x, class_)
+        self.modelType, (self.classes, codes) = modelType, np.unique(class_, return_inverse=True)
+        k, samples = len(self.classes), _core.Data(x, device=device)
+        if modelType == "EDDA":
+            found = _em(samples, x, {k: np.eye(k)[codes]}, _names(modelNames, x), control._replace(itmax=1))
+            self.models, self._of = [Model(samples, *_best(_bic(samples, found), found))], np.eye(k)
+            self.mixture, self.df = self.models[0].mixture, self.models[0].df
+        elif modelType == "MclustDA":
+            self.models = [Mclust(x[codes == c], G, modelNames, None, control, device, random_state) for c in range(k)]
+            self.mixture = Mixture.sum([model.mixture for model in self.models], np.bincount(codes))
+            self._of = np.repeat(np.eye(k), [model.G for model in self.models], axis=0)
+            self.df = sum(model.df for model in self.models) + k - 1
+        else:
+            raise ValueError(f"modelType is {modelType!r}; use 'MclustDA' or 'EDDA'")
+        self.loglik = samples.mean_score(self.mixture._engine) * len(x)
+        self.bic = 2.0 * self.loglik - self.df * float(np.log(len(x)))
+
+    def predict(self, newdata: ArrayLike) -> Prediction:
+        """Return the most probable class of rows.
+        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
+        Returns: prediction : Prediction -- Its `classification` and `z`, the probability of each class.
+        """
+        z = self.mixture.predict_proba(_rows(newdata)) @ self._of
+        return Prediction(self.classes[z.argmax(axis=1)], z)
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{model.modelName} {model.G}" for model in self.models)
+        return _tables.as_text(f"{self.modelType}: {models}", ["loglik", "df", "BIC"], [[self.loglik, self.df, self.bic]], 1)
+
+
+def _rows(data: Any) -> Floats:
+    """Return checked rows; a series of numbers is one column."""
+    data = np.asarray(data)[:, np.newaxis] if np.ndim(data) == 1 else data
+    x: Floats = check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
+    return x
+
+
+def _names(given: _Names, x: Floats) -> list[str]:
+    """Return the models to fit: those that are given, or mclust's for rows of this shape."""
+    if given is None:
+        return ["E", "V"] if x.shape[1] == 1 else list(_MODELS if len(x) > x.shape[1] else _MODELS[:6])
+    names = [given] if isinstance(given, str) else list(given)
+    if unknown := [name for name in names if name not in _MODELS and name not in _OTHERS]:
+        raise ValueError(f"there is no model {unknown[0]!r}; use {', '.join(_MODELS)}, or E or V of one column")
+    return names
+
+
+def _name(name: str, k: int) -> str:
+    """Return a model's name; of one component models coincide."""
+    if k > 1:
+        return name
+    return "X" if len(name) == 1 else "XII" if name[1:] == "II" else "XXI" if name[2] == "I" else "XXX"
+
+
+def _quantile_classes(x: Floats, k: int) -> NDArray[np.intp]:
+    """Return classes between quantiles; where values are equal, between finer ones, without the narrowest."""
+    for parts in range(k, k + len(x) + 1):
+        bounds = np.unique(np.quantile(x, np.linspace(0.0, 1.0, parts + 1)))
+        if len(bounds) > k:
+            break
+    bounds = np.delete(bounds, np.argsort(np.diff(bounds), kind="stable")[: max(len(bounds) - k - 1, 0)])
+    return np.searchsorted(bounds[1:-1], x, side="right")
+
+
+def _fits(
+    data: Any,
+    G: Any,
+    modelNames: Any,
+    initialization: Any = None,
+    control: Any = emControl(),
+    device: str = "cpu",
+    random_state: Any = None,
+) -> tuple[_core.Data, _Cells]:
+    """Fit all models from the classes of one tree."""
+    x, numbers = _rows(data), [int(k) for k in np.atleast_1d(np.asarray(G))]
+    (n, d), given = x.shape, dict(initialization or {})
+    tree, subset = given.pop("hcPairs", None), given.pop("subset", None)
+    if given:
+        raise ValueError(f"initialization has {next(iter(given))!r}; use 'hcPairs' and 'subset' (there is no component for noise yet)")
+    if min(numbers, default=0) < 1:
+        raise ValueError(f"G is {G}; give numbers of components from 1 (there is no component for noise yet)")
+    if subset is None and tree is None and n > _SUBSET:
+        subset = np.sort(check_random_state(random_state).choice(n, _SUBSET, replace=False))
+    rows = x if subset is None else x[np.asarray(subset)]
+    if d > 1 and tree is None and max(numbers) > 1:
+        tree = hc(rows, "VVV" if n > d else "EII", "SVD")
+    if tree is not None and len(tree) + 1 != len(rows):
+        raise ValueError(f"hcPairs merges {len(tree) + 1} rows, but there are {len(rows)}; give the tree of these rows, or its subset")
+
+    def start(k: int) -> NDArray[np.float64]:
+        if k == 1:
+            return np.ones((len(rows), 1))
+        return np.eye(k)[_quantile_classes(rows[:, 0], k) if tree is None else hclass(tree, k) - 1]
+
+    samples = _core.Data(x, device=device)
+    return samples, _em(samples, rows, {k: start(k) for k in numbers}, _names(modelNames, x), control)
+
+
+def _em(samples: _core.Data, rows: Floats, starts: dict[int, NDArray[np.float64]], names: list[str], control: emControl) -> _Cells:
+    """Run EM of each model from each start, whose M-step is of these rows."""
+    cells = {(k, name): _OTHERS.get(_name(name, k), name) for k in starts for name in names}
+    forms = {(k, _core.covariance_form(model)) for (k, _), model in cells.items()}
+    statistics = {(k, form): _core.Statistics.from_responsibilities(rows, starts[k], form) for k, form in forms}
+    runs = {(k, model): (statistics[k, _core.covariance_form(model)], model) for (k, _), model in cells.items()}
+    found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax), strict=True))
+    return {(k, name): found[k, model] for (k, name), model in cells.items()}
+
+
+def _bic(samples: _core.Data, found: _Cells) -> Table:
+    """Return the table of fits."""
+    penalty = float(np.log(samples.shape[0]))
+    return Table("BIC", {cell: np.nan if fit is None else 2.0 * fit[1] - penalty * fit[0].n_parameters for cell, fit in found.items()})
+
+
+def _best(table: Table, found: _Cells) -> tuple[str, Any]:
+    """Return the name of the best model, and its fit."""
+    best = table.pick(1)
+    if not best:
+        raise ValueError(f"in every model a component is empty or has collapsed; take fewer than {min(table.G)} components")
+    name, k, _ = best[0]
+    return _name(name, k), found[k, name]

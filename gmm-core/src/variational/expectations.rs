@@ -1,13 +1,13 @@
 //! Expectations of logarithms under the distributions of weights and precisions, and their normalising
 //! constants.
-use super::gamma::{digamma_sum, ln_gamma_sum};
+use super::gamma::{digamma, digamma_sum, ln_gamma_sum};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{LogProduct, at_once, map_rows, row_major, vectorised};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use libm::lgamma;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
-use statrs::function::gamma::digamma;
 
 /// The expectations of the logarithms of what the weights' distributions are of, in the shape of
 /// their parameters: of vₖ and 1 − vₖ (2, K), or of π (1, K).
@@ -49,7 +49,7 @@ pub(super) fn expected_log_det(nu: f64, d: usize) -> f64 {
 /// The logarithm of a Wishart distribution's normalising constant, less what does not depend on its
 /// parameters: of ν, and of the logarithm of the determinant of the Cholesky factor of ν·W.
 pub(super) fn log_wishart_norm(nu: f64, log_det_factor: f64, d: usize) -> f64 {
-    let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.ln();
+    let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.log_e();
     -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + ln_gamma_sum(nu, d))
 }
 
@@ -71,7 +71,7 @@ pub(super) fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
     let of_component = |c: usize| match (mixture.covariances(), mixture.factor_of(c)) {
         (_, Some(u)) => -0.5 * log_det_of_factor(u),
         (Covariances::Diag(v), _) => -0.5 * ln_of_product(&row_major(v.row(c))),
-        _ => -0.5 * d as f64 * mixture.variance(c, 0).ln(),
+        _ => -0.5 * d as f64 * mixture.variance(c, 0).log_e(),
     };
     for_each_component(k, d, of_component).into()
 }

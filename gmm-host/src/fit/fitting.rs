@@ -8,6 +8,7 @@ use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Reproducible;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use std::fmt::Debug;
@@ -65,11 +66,19 @@ options! {
         /// Where a fit computes whose samples come as an array. An [`Evaluator`](crate::Evaluator)
         /// computes on its own device.
         device: Device = Device::Auto,
+        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. So must whatever
+        /// makes an evaluator or a start for it, and what evaluates the result.
+        reproducible: bool = false,
     }
     optional {}
 }
 
 impl FitOptions {
+    /// To be held while a fit runs.
+    pub(super) fn begin(&self) -> Option<Reproducible> {
+        self.reproducible.then(Reproducible::begin)
+    }
+
     /// Checks the numbers.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });

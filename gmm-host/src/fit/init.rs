@@ -23,6 +23,7 @@ use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::row_major;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use gmm_core::statistics::prior::ConjugatePrior;
@@ -373,7 +374,7 @@ fn with_far_samples(
     let probability = |far: f64| {
         // Not a number where far is infinite and the limit 0, because more samples are infinitely
         // far than are drawn.
-        let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
+        let by_distance = if far > 0.0 { (-(-far * limit).exp_e_m1()).max(0.0) } else { 0.0 };
         share + (1.0 - share) * by_distance
     };
     for (w, distance) in weights.iter_mut().zip(points.distances(&row_major(centres.view()))) {

@@ -8,6 +8,7 @@ use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::freeze::Freeze;
 
 /// A criterion for choosing among models; the model with the least value is the best.
@@ -40,9 +41,9 @@ impl Criterion {
     pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
         let p = n_parameters as f64;
         match self {
-            Self::Bic => p * n_samples.ln() - 2.0 * log_likelihood,
+            Self::Bic => p * n_samples.log_e() - 2.0 * log_likelihood,
             Self::Aic => 2.0 * p - 2.0 * log_likelihood,
-            Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).ln() - log_likelihood,
+            Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).log_e() - log_likelihood,
         }
     }
 }

@@ -4,6 +4,7 @@ use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Zip};
 
@@ -145,7 +146,7 @@ impl Standardization {
     /// log-likelihood of the samples in the units of x is that of z minus this. Where nothing is
     /// missing, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
-        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.ln()).sum()
+        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.log_e()).sum()
     }
 
     /// Standardises samples (N, D) in place; computed in float64, rounded to `T`.

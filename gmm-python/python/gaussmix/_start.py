@@ -271,7 +271,7 @@ def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weig
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
-    if estimator.halving:
+    if estimator.halving or estimator.reproducible:
         return False
     if not is_name(estimator.init_params):
         return True

@@ -61,7 +61,8 @@ impl<'a> CpuEvaluator<'a> {
     }
 
     /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of
-    /// [`kernels`](Self::kernels).
+    /// [`kernels`](Self::kernels); or `reproducible-` before one of them, which computes as the CPU
+    /// does under [`Reproducible`](crate::reproducible::Reproducible).
     ///
     /// # Errors
     /// [`Error::Kernel`] for a name that is none of them.
@@ -105,10 +106,12 @@ impl<'a> CpuEvaluator<'a> {
 }
 
 fn find_isa(kernel: &str) -> Result<Isa> {
-    Isa::available().into_iter().find(|isa| isa.name() == kernel).ok_or_else(|| Error::Kernel {
-        name: kernel.into(),
-        problem: "is not one that this machine's CPU can run".into(),
-        available: CpuEvaluator::kernels().join(", "),
+    Isa::available().into_iter().chain(Isa::reproducible()).find(|isa| isa.name() == kernel).ok_or_else(|| {
+        Error::Kernel {
+            name: kernel.into(),
+            problem: "is not one that this machine's CPU can run".into(),
+            available: CpuEvaluator::kernels().join(", "),
+        }
     })
 }
 

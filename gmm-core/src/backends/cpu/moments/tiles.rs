@@ -7,6 +7,7 @@ use super::sums::Sums;
 use crate::backends::cpu::exponents::GROUP;
 use crate::backends::cpu::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::isa::vectorize;
 use crate::simd::lane::elements;
 use pulp::{Simd, WithSimd};
 
@@ -124,7 +125,7 @@ struct Tile<'a, T, const REGISTERS: usize> {
 /// Runs `tile` in a function that is compiled for `S`, and that is not inlined here.
 #[inline(never)]
 fn add_tile<T: Real, S: Simd, const REGISTERS: usize>(simd: S, tile: Tile<'_, T, REGISTERS>) {
-    simd.vectorize(tile);
+    vectorize(simd, tile);
 }
 
 impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {

@@ -40,13 +40,14 @@ impl Isa {
 
     /// As [`available`](Self::available), of code that gives the same bits on every machine.
     pub fn reproducible() -> Vec<Self> {
-        let mut sets = vec![Set::Same(pulp::Scalar512b)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            sets.extend(pulp::x86::V3::try_new().map(|simd| Set::SameAvx2(pulp::x86::V3_512b(simd))));
-            sets.extend(pulp::x86::V4::try_new().map(Set::SameAvx512));
-        }
-        sets.into_iter().map(Self).collect()
+        let sets = [
+            Some(Set::Same(pulp::Scalar512b)),
+            #[cfg(target_arch = "x86_64")]
+            pulp::x86::V3::try_new().map(|simd| Set::SameAvx2(pulp::x86::V3_512b(simd))),
+            #[cfg(target_arch = "x86_64")]
+            pulp::x86::V4::try_new().map(Set::SameAvx512),
+        ];
+        sets.into_iter().flatten().map(Self).collect()
     }
 
     /// The fastest of them; under [`Reproducible`] that of the reproducible ones.

@@ -41,7 +41,7 @@ mod rust_cuda;
 #[cfg(feature = "cuda")]
 #[doc(inline)]
 pub use gmm_host::cuda;
-pub use gmm_host::{Error, Interrupt, Result};
+pub use gmm_host::{Error, Interrupt, Reproducible, Result};
 #[doc(inline)]
 pub use gmm_host::{data, device, evaluator, fit, linalg, memory, model, statistics};
 #[doc(inline)]

@@ -1,4 +1,5 @@
 //! Compensated sums, which also sum the rounding errors of their additions.
+use crate::reproducible::Functions;
 
 /// Returns Neumaier's compensated sum (1974), whose error does not grow with the number of terms.
 pub fn neumaier_sum(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -66,7 +67,7 @@ pub(crate) fn log_softmax(v: &mut [f64]) -> f64 {
 /// Replaces logarithms by the shares exp(v) / Σ exp(v), and returns log Σ exp(v).
 pub(crate) fn softmax(v: &mut [f64]) -> f64 {
     let log_sum = log_softmax(v);
-    v.iter_mut().for_each(|v| *v = v.exp());
+    v.iter_mut().for_each(|v| *v = v.exp_e());
     log_sum
 }
 
@@ -75,6 +76,6 @@ fn around_largest(v: &[f64]) -> (f64, f64) {
     let max = v.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     match max.is_infinite() {
         true => (max, 0.0),
-        false => (max, v.iter().map(|x| (x - max).exp()).sum::<f64>().ln()),
+        false => (max, v.iter().map(|x| (x - max).exp_e()).sum::<f64>().log_e()),
     }
 }

@@ -10,7 +10,7 @@
 //! the modules of a folder.
 //!
 //! ```text
-//! error, interrupt, memory, compensated, simd, precision
+//! error, interrupt, memory, reproducible, compensated, simd, precision
 //! model: linalg, covariances, covariance_model, mixture, decomposition, marginal, density, conditional,
 //!     one_dimension, order, sampler, gaussian, transport, distances, products, merging
 //! statistics: freeze, prior, constrained
@@ -30,6 +30,7 @@ pub mod memory;
 pub mod model;
 pub mod operations;
 pub mod precision;
+pub mod reproducible;
 pub mod simd;
 pub mod statistics;
 pub mod variational;

@@ -47,6 +47,7 @@ mod source;
 pub use cuda::*;
 pub use gmm_core::error::{Error, Result};
 pub use gmm_core::interrupt::Interrupt;
+pub use gmm_core::reproducible::Reproducible;
 #[doc(inline)]
 pub use gmm_core::{memory, simd};
 #[doc(no_inline)]

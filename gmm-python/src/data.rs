@@ -9,6 +9,7 @@ use crate::remote::Remote;
 use crate::standard::Standardization;
 use crate::statistics::Statistics;
 use crate::threads::{compute, interruptible};
+use gaussmix::Reproducible;
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
@@ -32,6 +33,9 @@ pub struct Data {
     evaluator: Mutex<Box<dyn Evaluator>>,
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
+    /// Held as long as these samples are.
+    #[allow(dead_code)]
+    same: Option<Reproducible>,
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
     /// Whether the samples are elsewhere: evaluations call an object of Python, on the calling thread.
@@ -173,7 +177,7 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, reproducible=false))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -188,7 +192,9 @@ impl Data {
         missing: bool,
         one_gpu: bool,
         labels: Option<(Bound<'_, PyAny>, usize)>,
+        reproducible: bool,
     ) -> PyResult<Self> {
+        let same = reproducible.then(Reproducible::begin);
         let labels = labels.map(self::labels).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
@@ -222,7 +228,7 @@ impl Data {
             evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), remote: false })
+        Ok(Self { evaluator: Mutex::new(evaluator), array, same, shape, dtype: dtype.unbind(), remote: false })
     }
 
     /// Returns samples elsewhere, whose results `object` computes, restricted by their labels, if any.
@@ -234,7 +240,7 @@ impl Data {
         let shape = (remote.n_samples(), remote.n_features());
         // The type of the results; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype, remote: true })
+        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, same: None, shape, dtype, remote: true })
     }
 
     /// Returns the total log-likelihood and its derivatives by weights, means and covariances.

@@ -23,6 +23,7 @@ mod training;
 use crate::exit_code::SUCCESS;
 use crate::terminal::{Verbosity, text};
 use clap::{CommandFactory, Parser, Subcommand};
+use gaussmix::Reproducible;
 use gaussmix::program::whole_number;
 
 /// Gaussian mixture models on the CPU and on CUDA GPUs
@@ -34,6 +35,10 @@ pub struct Cli {
     /// The number of threads that compute. Default: one for each core
     #[arg(long, value_name = "N", global = true, value_parser = whole_number)]
     threads: Option<usize>,
+    /// Compute with the same bits on every CPU, and on no GPU: slower on CPUs without AVX-512, and
+    /// tens of times slower on those without fused multiply-adds
+    #[arg(long, global = true)]
+    reproducible: bool,
     #[command(flatten)]
     verbosity: Verbosity,
 }
@@ -91,6 +96,7 @@ impl Cli {
         if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
         }
+        let _same = self.reproducible.then(Reproducible::begin);
         let success = |()| SUCCESS;
         let code = match self.command {
             Command::Fit(command) => command.run(),

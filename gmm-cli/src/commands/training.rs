@@ -4,6 +4,7 @@ use crate::input::{DataOptions, Source};
 use crate::terminal::text;
 use anyhow::Context;
 use clap::Args;
+use gaussmix::Reproducible;
 use gaussmix::fit::{Em, Fit, FitOptions, FittedModel, Fitting, Method, Regularized, Variational};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
 use gaussmix::model::{CovarianceModel, Mixture, VariationalMixture};
@@ -200,7 +201,8 @@ impl Training {
     pub fn fitting<M: Trained>(&self, k: usize, covariance_type: CovarianceModel) -> anyhow::Result<Fitting<M>> {
         let fitting = Fitting::from((self.options.clone(), M::of(self, covariance_type)?));
         let freeze = self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or);
-        Ok(fitting.n_components(k).covariance_type(covariance_type).freeze(freeze))
+        let fitting = fitting.n_components(k).covariance_type(covariance_type).freeze(freeze);
+        Ok(fitting.reproducible(Reproducible::is_on()))
     }
 
     /// Returns the fit in the units of the samples.

@@ -604,3 +604,17 @@ fn the_report_says_what_was_replaced() {
         }
     }
 }
+
+#[test]
+fn a_reproducible_fit_gives_the_same_file_in_any_code() {
+    let folder = folder();
+    let fit = |more: &[&str]| {
+        gmm(&folder).args(["fit", iris(), "-k", "3", "--reproducible", "-o", "m.json"]).args(more).assert()
+    };
+    let file = |more: &[&str]| {
+        fit(more).success();
+        fs::read(folder.path().join("m.json")).unwrap()
+    };
+    assert_eq!(file(&[]), file(&["--device", "cpu", "--kernel", "reproducible-portable", "--threads", "3"]));
+    fit(&["--device", "cuda"]).failure().stderr(predicates::str::contains("is not supported by GPUs"));
+}

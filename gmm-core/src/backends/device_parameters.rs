@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{LogProduct, at_once, for_a_row, map_rows, matrices_at_once, row_major, vectorised};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::Axis;
 use rayon::prelude::*;
 
@@ -233,7 +234,7 @@ impl<T: Float> DeviceParameters<T> {
     pub fn with_gaps(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         let parameters = Self::new(mixture, frame, deviations)?;
         let (k, d) = mixture.means().dim();
-        let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log2();
+        let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log_2();
         let counted = || (0..k).filter(|&c| mixture.weights()[c] > 0.0);
         let largest: Vec<f64> =
             (0..d).map(|j| counted().map(|c| constant(c, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
@@ -243,7 +244,7 @@ impl<T: Float> DeviceParameters<T> {
                 *to = T::from_f64(constant(c, j) - largest[j]);
             }
         }
-        let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log2();
+        let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log_2();
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();
         let (offset, weight, seed) = weights_and_seeds(&Vec::from_iter((0..k).map(|c| mixture.log2_weight(c))));
         Ok(Self { offset, weight, seed, gaps: Some(ColumnConstants { constants, offsets, mean: 0.0 }), ..parameters })
@@ -277,7 +278,7 @@ pub fn frame_offset(d: usize, log2_scale: f64) -> f64 {
 
 /// Returns log₂ of 1/√(2π) over √(log₂e / 2).
 fn feature_offset() -> f64 {
-    -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log2()
+    -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log_2()
 }
 
 /// Writes s and m, or μ′, of a component with a diagonal covariance; returns log₂ of its weight and scales' product.
@@ -467,7 +468,7 @@ fn weights_and_seeds<T: Float>(constant: &[f64]) -> (f64, Vec<T>, Vec<T>) {
             seed.push(T::from_f64(T::DEAD));
             continue;
         }
-        let exact = relative.max(MIN_WEIGHT_EXPONENT).exp2();
+        let exact = relative.max(MIN_WEIGHT_EXPONENT).exp_2();
         let w = T::from_f64(exact);
         let rest = log2_near_one(exact / w.into());
         weight.push(w);

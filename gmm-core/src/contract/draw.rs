@@ -1,5 +1,6 @@
 //! Samples drawn for the start of a fit: far from all centres, as in k-means++, but in one pass.
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, ArrayView1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -76,7 +77,7 @@ impl<'a> Draw<'a> {
     /// units of their variance; 0 at a centre.
     pub fn distance(&self) -> impl Fn(f64) -> f64 + Sync + use<> {
         let (k, d) = self.centres.means().dim();
-        let at_centre = -(k as f64).ln() - 0.5 * d as f64 * (2.0 * PI * self.centres.variance(0, 0)).ln();
+        let at_centre = -(k as f64).log_e() - 0.5 * d as f64 * (2.0 * PI * self.centres.variance(0, 0)).log_e();
         // A score of −∞ means a sample too far away for the evaluator's number type.
         move |score| Self::beyond_a_centre(2.0 * (at_centre - score))
     }
@@ -98,7 +99,7 @@ impl<'a> Draw<'a> {
                 let far = distance(scores[row]) * weights.map_or(1.0, |weights| weights[row]);
                 // −ln(1 − u) ≥ u saves most samples the logarithm.
                 if far > 0.0 && uniform <= least.limit * far {
-                    least.offer(Drawn { row: self.first_row + row, key: -(-uniform).ln_1p() / far, far });
+                    least.offer(Drawn { row: self.first_row + row, key: -(-uniform).log_e_1p() / far, far });
                 }
             }
             least.drawn

@@ -7,6 +7,7 @@ use super::ranges::finite_ranges;
 use super::samples::{Samples, View};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::for_each_matrix;
+use crate::reproducible::Functions;
 use crate::statistics::CentredSums;
 use ndarray::parallel::prelude::*;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
@@ -105,7 +106,7 @@ impl Frame {
             let spread = (max / 2.0 - centre / 2.0).max(centre / 2.0 - min / 2.0);
             let exponent = if spread > 0.0 { (1.0 - binary_exponent(spread)).clamp(-1020.0, 1020.0) } else { 0.0 };
             shift.push(centre);
-            scale.push(exponent.exp2());
+            scale.push(exponent.exp_2());
             log2_scale += exponent;
         }
         let inverse = scale.iter().map(|v| 1.0 / v).collect();
@@ -181,7 +182,7 @@ fn centre(values: &mut [f64]) -> f64 {
     if half_range == 0.0 {
         return median;
     }
-    let grid = (binary_exponent(half_range) - 1.0).max(-1070.0).exp2();
+    let grid = (binary_exponent(half_range) - 1.0).max(-1070.0).exp_2();
     (median / grid).round() * grid
 }
 

@@ -2,6 +2,7 @@
 use super::array::Array;
 use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
+use crate::reproducible::Functions;
 use ndarray::{ArcArray1, ArrayView1, Axis, Ix1};
 use std::ops::Range;
 
@@ -109,5 +110,5 @@ pub fn total_weight(weights: Option<ArrayView1<'_, f64>>, n: usize) -> f64 {
 /// Returns a power of two near the largest weight, to divide weights by.
 pub fn weight_scale(weights: ArrayView1<'_, f64>) -> f64 {
     let largest = weights.iter().copied().fold(0.0, f64::max);
-    largest.log2().ceil().clamp(-1000.0, 1000.0).exp2()
+    largest.log_2().ceil().clamp(-1000.0, 1000.0).exp_2()
 }

@@ -6,6 +6,7 @@ use crate::compensated::{log_softmax, log_sum_exp};
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis, s};
 use std::borrow::Cow;
 
@@ -196,7 +197,7 @@ impl Conditional {
     /// Returns the log-density at y (B, wanted) given [`rows`](Self::rows). A NaN in y is missing: the rest counts.
     pub fn log_densities(&self, given: &Conditioned, y: ArrayView2<'_, f64>) -> Result<Array1<f64>> {
         let mut logs = given.log_weights.clone();
-        let constant = y.ncols() as f64 * std::f64::consts::TAU.ln();
+        let constant = y.ncols() as f64 * std::f64::consts::TAU.log_e();
         for (c, means) in given.means.outer_iter().enumerate() {
             let norm = -0.5 * (constant + self.wanted.log_det(c));
             let squares = squares(&self.wanted, c, &(&y - &means));
@@ -326,7 +327,7 @@ fn of_variances(variances: &[f64], deviations: &[[f64; LANES]]) -> [f64; LANES] 
 /// Returns δᵀΣ⁻¹δ of each row δ under the covariance of a component.
 fn squares(mixture: &Mixture, c: usize, deviations: &Array2<f64>) -> Array1<f64> {
     match mixture.factor_of(c) {
-        Some(u) => deviations.dot(&u).map_axis(Axis(1), |row| row.dot(&row)),
+        Some(u) => linalg::product(deviations.view(), u).map_axis(Axis(1), |row| row.dot(&row)),
         None => {
             let variances: Array1<f64> = (0..deviations.ncols()).map(|j| mixture.variance(c, j)).collect();
             deviations.map_axis(Axis(1), |row| row.iter().zip(&variances).map(|(d, v)| d * d / v).sum())

@@ -3,6 +3,7 @@ use super::marginal::{Marginal, observed};
 use crate::compensated::{log_sum_exp, softmax};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{ArrayView1, ArrayView2, Axis};
 
 /// The factor of distances whose squares overflow.
@@ -24,7 +25,7 @@ impl<'a> Density<'a> {
     /// Prepares a mixture's factors and constants.
     pub fn new(mixture: &'a Mixture) -> Self {
         let (k, d) = mixture.means().dim();
-        let half_log_det = |u: ArrayView2<'_, f64>| -> f64 { -u.diag().iter().map(|v| v.ln()).sum::<f64>() };
+        let half_log_det = |u: ArrayView2<'_, f64>| -> f64 { -u.diag().iter().map(|v| v.log_e()).sum::<f64>() };
         let tied = match mixture.factor() {
             Some(Covariances::Tied(u)) => half_log_det(u.view()),
             _ => 0.0,
@@ -33,9 +34,9 @@ impl<'a> Density<'a> {
             let half_log_det = match mixture.factor() {
                 Some(Covariances::Full(u)) => half_log_det(u.index_axis(Axis(0), c)),
                 Some(_) => tied,
-                None => 0.5 * (0..d).map(|j| mixture.variance(c, j).ln()).sum::<f64>(),
+                None => 0.5 * (0..d).map(|j| mixture.variance(c, j).log_e()).sum::<f64>(),
             };
-            mixture.log_weight(c) - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.ln()
+            mixture.log_weight(c) - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.log_e()
         });
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
@@ -97,7 +98,7 @@ impl<'a> Density<'a> {
     ) -> f64 {
         let columns = observed(x);
         if columns.is_empty() {
-            let log_sum = self.mixture.weights().sum().ln();
+            let log_sum = self.mixture.weights().sum().log_e();
             log_p.iter_mut().enumerate().for_each(|(c, log_p)| *log_p = self.mixture.log_weight(c) - log_sum);
             return 0.0;
         }

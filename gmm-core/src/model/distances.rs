@@ -9,6 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Axis};
 
@@ -48,8 +49,8 @@ impl Mixture {
     pub fn l2_distance(&self, other: &Self) -> Result<f64> {
         let [pp, pq, qq] = self.log_products(other)?;
         let most = pp.max(qq);
-        let square = (pp - most).exp() + (qq - most).exp() - 2.0 * (pq - most).exp();
-        Ok((0.5 * most).exp() * square.max(0.0).sqrt())
+        let square = (pp - most).exp_e() + (qq - most).exp_e() - 2.0 * (pq - most).exp_e();
+        Ok((0.5 * most).exp_e() * square.max(0.0).sqrt())
     }
 
     fn log_products(&self, other: &Self) -> Result<[f64; 3]> {
@@ -123,7 +124,7 @@ impl Mixture {
             from.mean_over_samples(n_samples, seed, |x| {
                 let (p, q) = (log_densities(from, x), log_densities(to, x));
                 // ln(p/m) = ln 2 − ln(1 + q/p)
-                p.into_iter().zip(q).map(|(p, q)| 2f64.ln() - log_sum_exp(&[0.0, q - p])).collect()
+                p.into_iter().zip(q).map(|(p, q)| 2f64.log_e() - log_sum_exp(&[0.0, q - p])).collect()
             })
         };
         // The two sets of samples need different random numbers.
@@ -211,9 +212,9 @@ impl Mixture {
         self.check_same_features(other)?;
         let d = self.n_features() as f64;
         let of_pair = |i, j, sum: &Gaussian, delta: &Array1<f64>, _| {
-            let log_det_of_mean = sum.log_det - d * 2f64.ln();
+            let log_det_of_mean = sum.log_det - d * 2f64.log_e();
             let log_dets = 0.25 * (self.log_det(i) + other.log_det(j)) - 0.5 * log_det_of_mean;
-            (log_dets - 0.25 * sum.square(delta.view())).exp().min(1.0)
+            (log_dets - 0.25 * sum.square(delta.view())).exp_e().min(1.0)
         };
         let values = self.pairs(other, of_pair)?;
         let (k, l) = (self.n_components(), other.n_components());

@@ -3,6 +3,7 @@ use super::linalg;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 use std::f64::consts::TAU;
 
@@ -76,13 +77,13 @@ impl Gaussian {
     pub fn new(covariance: Covariance) -> Result<Self> {
         match covariance {
             Covariance::Diagonal(v) => {
-                let log_det = v.iter().map(|v| v.ln()).sum();
+                let log_det = v.iter().map(|v| v.log_e()).sum();
                 Ok(Self { factor: Covariance::Diagonal(v), log_det })
             }
             Covariance::Matrix(v) => {
                 let u = linalg::precision_cholesky(v.view());
                 let u = u.map_err(|pivot| Error::NotPositiveDefinite { component: None, pivot })?;
-                let log_det = -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>();
+                let log_det = -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>();
                 Ok(Self { factor: Covariance::Matrix(u), log_det })
             }
         }
@@ -106,6 +107,6 @@ impl Gaussian {
 
     /// Returns ln N(δ; 0, Σ).
     pub fn log_density(&self, delta: ArrayView1<'_, f64>) -> f64 {
-        -0.5 * (self.square(delta) + self.log_det + delta.len() as f64 * TAU.ln())
+        -0.5 * (self.square(delta) + self.log_det + delta.len() as f64 * TAU.log_e())
     }
 }

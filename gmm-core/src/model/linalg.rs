@@ -1,6 +1,7 @@
-//! Linear algebra by faer, which chooses its code for the machine at run time. It runs in the calling thread, so
-//! results do not depend on the number of threads.
+//! Linear algebra by faer, which chooses its code for the machine at run time; under [`Reproducible`] by loops without
+//! fused operations. It runs in the calling thread, so results do not depend on the number of threads.
 use crate::interrupt::Interrupt;
+use crate::reproducible::{Functions, Reproducible};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
@@ -34,7 +35,10 @@ pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Arra
 pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
     let d = covariance.nrows();
     let lower = factor_or_pivot(covariance)?;
-    // A column-major inverse is its transpose in row-major order.
+    if Reproducible::is_on() {
+        invert_columns(&lower, u, d);
+        return Ok(());
+    }
     let inverse = MatMut::from_column_major_slice_mut(u, d, d);
     invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
     Ok(())
@@ -180,7 +184,7 @@ impl LogProduct {
     }
 
     pub fn log2(&self) -> f64 {
-        self.exponent as f64 + self.mantissa.log2()
+        self.exponent as f64 + self.mantissa.log_2()
     }
 }
 
@@ -261,10 +265,40 @@ pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) 
     Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
 }
 
+/// Returns A·B.
+pub fn product(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Array2<f64> {
+    if !Reproducible::is_on() {
+        return a.dot(&b);
+    }
+    let (n, b, mut out) = (b.ncols(), row_major(b), Array2::zeros((a.nrows(), b.ncols())));
+    let rows = out.as_slice_mut().unwrap_or_default();
+    vectorised(
+        #[inline(always)]
+        || {
+            for (column, b) in a.columns().into_iter().zip(b.chunks_exact(n)) {
+                for (out, a) in rows.chunks_exact_mut(n).zip(column) {
+                    out.iter_mut().zip(b).for_each(|(out, b)| *out += a * b);
+                }
+            }
+        },
+    );
+    out
+}
+
 /// Returns the lower triangle of U·Uᵀ for an upper triangular U (D, D); zeros above.
 fn lower_gram(u: ArrayView2<'_, f64>) -> Array2<f64> {
     let d = u.nrows();
     let u = u.as_standard_layout();
+    if Reproducible::is_on() {
+        let product = |i: usize, j: usize| {
+            let rows = [i, j].map(|row| &u.as_slice().unwrap_or_default()[row * d + i..(row + 1) * d]);
+            vectorised(
+                #[inline(always)]
+                || sum_of(rows, |[a, b]| a * b),
+            )
+        };
+        return Array2::from_shape_fn((d, d), |(i, j)| if j <= i { product(i, j) } else { 0.0 });
+    }
     let u = MatRef::from_row_major_slice(u.as_slice().unwrap_or_default(), d, d);
     let mut product = Array2::zeros((d, d));
     let lower = MatMut::from_row_major_slice_mut(product.as_slice_mut().unwrap_or_default(), d, d);
@@ -319,15 +353,60 @@ fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
 fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
     let d = matrix.nrows();
     let mut lower = transposed_triangle(matrix);
-    let columns = MatMut::from_column_major_slice_mut(&mut lower, d, d);
-    let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
-    let room = MemStack::new(&mut room);
-    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok()?;
+    if Reproducible::is_on() {
+        factor_columns(&mut lower, d);
+    } else {
+        factor_by_faer(&mut lower, d)?;
+    }
     let sound = (0..d).all(|j| {
         let pivot = lower[j * d + j] * lower[j * d + j];
         pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
     });
     sound.then_some(lower)
+}
+
+/// Replaces the lower triangle of a matrix (D, D), column by column, by its Cholesky factor.
+fn factor_by_faer(lower: &mut [f64], d: usize) -> Option<()> {
+    let columns = MatMut::from_column_major_slice_mut(lower, d, d);
+    let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
+    let room = MemStack::new(&mut room);
+    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok().map(|_| ())
+}
+
+/// As [`factor_by_faer`], with the same bits on every machine; pivots that have no root are NaN.
+fn factor_columns(lower: &mut [f64], d: usize) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for j in 0..d {
+                let (before, column) = lower.split_at_mut(j * d);
+                let column = &mut column[j..d];
+                for before in before.chunks_exact(d) {
+                    column.iter_mut().zip(&before[j..]).for_each(|(v, l)| *v -= l * before[j]);
+                }
+                let root = column[0].sqrt();
+                column.iter_mut().for_each(|v| *v /= root);
+            }
+        },
+    );
+}
+
+/// The columns of the inverse of a lower triangle, given column by column, into zeros (D, D).
+fn invert_columns(lower: &[f64], inverse: &mut [f64], d: usize) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (c, x) in inverse.chunks_exact_mut(d).enumerate() {
+                x[c] = 1.0;
+                for i in c..d {
+                    let (done, rest) = x.split_at_mut(i + 1);
+                    let column = &lower[i * d + i..(i + 1) * d];
+                    done[i] /= column[0];
+                    rest.iter_mut().zip(&column[1..]).for_each(|(v, l)| *v -= l * done[i]);
+                }
+            }
+        },
+    );
 }
 
 /// Returns the lower triangle of a matrix (D, D) in column-major order; zeros above.

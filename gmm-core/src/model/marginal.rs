@@ -5,6 +5,7 @@
 //! Statistical Analysis with Missing Data, chapter 11; Ghahramani and Jordan 1994 for mixtures).
 use crate::error::Result;
 use crate::model::covariances::Covariances;
+use crate::model::linalg::product;
 use crate::model::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut1, Axis};
 
@@ -47,9 +48,9 @@ impl Marginal {
 pub(crate) fn dependences(mixture: &Mixture, marginal: &Mixture, given: &[usize], wanted: &[usize]) -> Vec<Dependence> {
     let with_matrix = |sigma: ArrayView2<'_, f64>, u: ArrayView2<'_, f64>| {
         // Σ_oo⁻¹ = U·Uᵀ, so B = W·Uᵀ and C = Σ_mm − W·Wᵀ with W = Σ_mo·U.
-        let w = block(sigma, wanted, given).dot(&u);
-        let covariance = block(sigma, wanted, wanted) - w.dot(&w.t());
-        Dependence { slope: Some(w.dot(&u.t())), covariance }
+        let w = product(block(sigma, wanted, given).view(), u);
+        let covariance = block(sigma, wanted, wanted) - product(w.view(), w.t());
+        Dependence { slope: Some(product(w.view(), u.t())), covariance }
     };
     match (mixture.covariances(), marginal.factor()) {
         (Covariances::Full(sigma), Some(Covariances::Full(u))) => {

@@ -5,6 +5,7 @@ use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayView1, Axis};
 
@@ -75,7 +76,7 @@ fn merging_bound(mixture: &Mixture, a: usize, b: usize) -> Result<f64> {
         (CovarianceType::Tied, Some(u)) => {
             let delta = &mixture.means().row(b) - &mixture.means().row(a);
             let square = linalg::squared_length(u, &linalg::row_major(delta.view()));
-            Ok(0.5 * (w[a] * w[b] / total * square).ln_1p())
+            Ok(0.5 * (w[a] * w[b] / total * square).log_e_1p())
         }
         _ => {
             let together = merge(mixture, a, b, true)?.log_det(0);

@@ -4,6 +4,7 @@ use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
 use crate::compensated::log_softmax;
 use crate::error::{Error, Result};
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
@@ -132,8 +133,8 @@ impl Mixture {
         }
         let total = log_softmax(log_weights.as_slice_mut().unwrap_or_default());
         let least = f64::MIN_POSITIVE;
-        self.weights = log_weights.mapv(|v| if v == f64::NEG_INFINITY { 0.0 } else { v.exp().max(least) });
-        let too_small = log_weights.iter().any(|v| v.is_finite() && *v < least.ln());
+        self.weights = log_weights.mapv(|v| if v == f64::NEG_INFINITY { 0.0 } else { v.exp_e().max(least) });
+        let too_small = log_weights.iter().any(|v| v.is_finite() && *v < least.log_e());
         self.log_weights = too_small.then_some(log_weights);
         Ok((self, total))
     }
@@ -157,12 +158,12 @@ impl Mixture {
 
     /// Returns the logarithm of a component's weight; −∞ for a weight of zero.
     pub(crate) fn log_weight(&self, c: usize) -> f64 {
-        self.log_weights.as_ref().map_or_else(|| self.weights[c].ln(), |v| v[c])
+        self.log_weights.as_ref().map_or_else(|| self.weights[c].log_e(), |v| v[c])
     }
 
     /// Returns log₂ of a component's weight; −∞ for a weight of zero.
     pub fn log2_weight(&self, c: usize) -> f64 {
-        self.log_weights.as_ref().map_or_else(|| self.weights[c].log2(), |v| v[c] * std::f64::consts::LOG2_E)
+        self.log_weights.as_ref().map_or_else(|| self.weights[c].log_2(), |v| v[c] * std::f64::consts::LOG2_E)
     }
 
     /// Copies the covariance of component `c` (or the tied one) from `other`, which has the same shape.
@@ -249,8 +250,8 @@ impl Mixture {
     /// Returns ln |Σ| of a component.
     pub fn log_det(&self, c: usize) -> f64 {
         match self.factor_of(c) {
-            Some(u) => -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>(),
-            None => (0..self.n_features()).map(|j| self.variance(c, j).ln()).sum(),
+            Some(u) => -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>(),
+            None => (0..self.n_features()).map(|j| self.variance(c, j).log_e()).sum(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Array3, Axis};
 
 /// # Products and sums
@@ -105,7 +106,7 @@ impl Mixture {
         })?;
         let log_weights = mixtures.iter().zip(weights).flat_map(|(m, weight)| {
             // Each mixture gets its full share, even if its weights do not sum to one exactly.
-            let log_share = (weight / total).ln() - m.weights().sum().ln();
+            let log_share = (weight / total).log_e() - m.weights().sum().log_e();
             (0..m.n_components()).map(move |c| m.log_weight(c) + log_share)
         });
         let sum = Self::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?;

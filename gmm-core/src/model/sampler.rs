@@ -5,11 +5,23 @@ use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::reproducible::{Functions, Reproducible};
 use ndarray::{Array2, Axis};
 use rand::distr::weighted::WeightedIndex;
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
+
+/// A number of the standard normal distribution; under [`Reproducible`] by Box and Muller (1958), of
+/// functions that have the same bits everywhere.
+pub(crate) fn standard_normal(rng: &mut impl Rng) -> f64 {
+    if !Reproducible::is_on() {
+        return rng.sample(StandardNormal);
+    }
+    // Of numbers from 0 to below 1, so that the logarithm is finite.
+    let (radius, angle) = (1.0 - rng.random::<f64>(), rng.random::<f64>());
+    (-2.0 * radius.log_e()).sqrt() * libm::cos(std::f64::consts::TAU * angle)
+}
 
 /// A stream of samples that depends on the seed alone, not on how many samples are drawn at a time.
 #[derive(Debug, Clone)]
@@ -73,7 +85,7 @@ impl MixtureSampler<'_> {
         for mut row in x.outer_iter_mut() {
             interrupt.check()?;
             let c = self.rng.sample(&self.component);
-            z.fill_with(|| self.rng.sample(StandardNormal));
+            z.fill_with(|| standard_normal(&mut self.rng));
             row.assign(&self.mixture.means().index_axis(Axis(0), c));
             match self.lower.get(c.min(self.lower.len().saturating_sub(1))) {
                 Some(lower) => {

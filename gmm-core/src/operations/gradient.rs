@@ -3,6 +3,7 @@ use crate::contract::evaluator::Evaluator;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use crate::statistics::Statistics;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
 
@@ -123,9 +124,9 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let weight = mixture.weights()[c];
         for ((sum, largest), own) in shares.iter_mut().zip(data.score_samples(&component(mixture, c)?)?) {
             if own > *largest {
-                (*sum, *largest) = (*sum * (*largest - own).exp() + weight, own);
+                (*sum, *largest) = (*sum * (*largest - own).exp_e() + weight, own);
             } else if own != f64::NEG_INFINITY {
-                *sum += weight * (own - *largest).exp();
+                *sum += weight * (own - *largest).exp_e();
             }
         }
     }
@@ -134,7 +135,7 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let samples = of_component.iter().zip(&shares).zip(&sample_weights);
         // A sample without weight does not count, even if its density is zero.
         let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);
-        out[c] = counted.map(|((own, (sum, largest)), w)| w * ((own - largest).exp() / sum)).sum();
+        out[c] = counted.map(|((own, (sum, largest)), w)| w * ((own - largest).exp_e() / sum)).sum();
     }
     Ok(())
 }

@@ -7,10 +7,11 @@ use crate::model::conditional::{Conditional, Conditioned};
 use crate::model::covariances::Covariances;
 use crate::model::gaussian::Covariance;
 use crate::model::mixture::Mixture;
+use crate::model::sampler::standard_normal;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, ArrayViewMut2, Axis, s};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
 
 /// The distance, in words of a sample's random stream, from one draw to the next: more than a draw takes for any D.
 pub(crate) const WORDS: u128 = 1 << 32;
@@ -112,7 +113,7 @@ impl Regression {
     pub fn weights(&self, samples: &Samples<'_>) -> Result<Array2<f64>> {
         let k = self.mixture.n_components();
         self.evaluate("the weights", samples, k, |_, given, _, mut out| {
-            out.zip_mut_with(&given.log_weights, |out, v| *out = v.exp());
+            out.zip_mut_with(&given.log_weights, |out, v| *out = v.exp_e());
             Ok(())
         })
     }
@@ -265,7 +266,7 @@ fn for_each_pair<P>(
     for (c, means) in given.means.outer_iter().enumerate() {
         let prepared = prepare(c);
         for (row, means) in means.outer_iter().enumerate() {
-            let weight = given.log_weights[[row, c]].exp();
+            let weight = given.log_weights[[row, c]].exp_e();
             // The mean of a component without weight may be NaN.
             if weight > 0.0 {
                 visit(row, weight, &prepared, means);
@@ -278,15 +279,15 @@ fn for_each_pair<P>(
 pub(crate) fn draw(given: &Conditioned, at: usize, roots: &[Array2<f64>], rng: &mut impl Rng) -> Array1<f64> {
     let c = component(given.log_weights.row(at), rng.random());
     let root = &roots[c.min(roots.len() - 1)];
-    let z: Array1<f64> = (0..root.ncols()).map(|_| rng.sample(StandardNormal)).collect();
+    let z: Array1<f64> = (0..root.ncols()).map(|_| standard_normal(rng)).collect();
     root.dot(&z) + given.means.slice(s![c, at, ..])
 }
 
 /// Returns the component at the fraction `u` of the running sum of the weights, given their logarithms.
 fn component(log_weights: ArrayView1<'_, f64>, u: f64) -> usize {
-    let mut left = u * log_weights.iter().map(|v| v.exp()).sum::<f64>();
+    let mut left = u * log_weights.iter().map(|v| v.exp_e()).sum::<f64>();
     let mut last = 0;
-    for (c, weight) in log_weights.iter().map(|v| v.exp()).enumerate().filter(|(_, weight)| *weight > 0.0) {
+    for (c, weight) in log_weights.iter().map(|v| v.exp_e()).enumerate().filter(|(_, weight)| *weight > 0.0) {
         last = c;
         left -= weight;
         if left < 0.0 {

@@ -28,6 +28,6 @@
 pub mod isa;
 pub mod lane;
 
-pub use isa::Isa;
+pub use isa::{Isa, vectorize};
 pub use lane::{Lane, elements, elements_mut, fuses, lanes};
 pub use pulp::{Simd, WithSimd};

@@ -3,6 +3,7 @@ use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{squared_length, trace_of_product};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Axis};
 
 /// The prior of a mixture's parameters: weights π ~ Dirichlet(α, …, α), covariances Σₖ ~ InverseWishart(Ψ, ν), and
@@ -115,15 +116,15 @@ impl ConjugatePrior {
     pub fn log_density(&self, mixture: &Mixture) -> f64 {
         let (k, d) = mixture.means().dim();
         let alpha = self.pseudo_count();
-        let of_weights: f64 = if alpha > 0.0 { mixture.weights().iter().map(|w| alpha * w.ln()).sum() } else { 0.0 };
+        let of_weights: f64 = if alpha > 0.0 { mixture.weights().iter().map(|w| alpha * w.log_e()).sum() } else { 0.0 };
         let tied = mixture.covariance_type() == CovarianceType::Tied;
         let psi = Self::of_one(&self.covariance, d);
         let mut twice = 0.0;
         for c in 0..k {
             let factor = mixture.factor_of(c);
             let log_det: f64 = match &factor {
-                Some(u) => -2.0 * u.diag().iter().map(|v| v.ln()).sum::<f64>(),
-                None => (0..d).map(|j| mixture.variance(c, j).ln()).sum(),
+                Some(u) => -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>(),
+                None => (0..d).map(|j| mixture.variance(c, j).log_e()).sum(),
             };
             if c == 0 || !tied {
                 let trace = match (&factor, &self.covariance) {

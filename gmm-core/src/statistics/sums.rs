@@ -2,7 +2,7 @@
 use super::Statistics;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{all, mirror, try_for_each_row, vectorised};
+use crate::model::linalg::{all, mirror, product, try_for_each_row, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
 
@@ -171,8 +171,8 @@ impl Statistics {
             let weighted = &centred * &r.insert_axis(Axis(1));
             let diagonal = || (&weighted * &centred).sum_axis(Axis(0));
             match &mut second {
-                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&centred)),
-                Covariances::Tied(v) => *v += &weighted.t().dot(&centred),
+                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&product(weighted.t(), centred.view())),
+                Covariances::Tied(v) => *v += &product(weighted.t(), centred.view()),
                 Covariances::Diag(v) => v.row_mut(c).assign(&diagonal()),
                 Covariances::Spherical(v) => v[c] = diagonal().sum(),
             }

@@ -8,6 +8,7 @@ use crate::model::linalg::{
     at_once, for_each_matrix, map_rows, matrices_at_once, row_major, sum_of, trace_of_product, vectorised,
 };
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use crate::statistics::freeze::Freeze;
 use crate::statistics::prior::ConjugatePrior;
 use ndarray::parallel::prelude::*;
@@ -371,12 +372,13 @@ fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
     let twice: f64 = match (sigma, new.factor_of(c), before.factor_of(c)) {
         (Some(sigma), Some(u), Some(of_before)) => {
             let trace = trace_of_product(sigma, of_before);
-            let log_ratio: f64 = u.diag().iter().zip(of_before.diag()).map(|(new, before)| (new / before).ln()).sum();
+            let log_ratio: f64 =
+                u.diag().iter().zip(of_before.diag()).map(|(new, before)| (new / before).log_e()).sum();
             2.0 * log_ratio + trace - new.n_features() as f64
         }
         _ => {
             let ratios = (0..new.n_features()).map(|j| new.variance(c, j) / before.variance(c, j));
-            ratios.map(|ratio| ratio - 1.0 - ratio.ln()).sum()
+            ratios.map(|ratio| ratio - 1.0 - ratio.log_e()).sum()
         }
     };
     0.5 * twice

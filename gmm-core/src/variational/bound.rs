@@ -7,6 +7,7 @@ use crate::compensated::neumaier_sum;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{row_major, squared_length, sum_of, trace_of_product, vectorised};
+use crate::reproducible::Functions;
 use crate::statistics::{COUNT_FLOOR, Statistics};
 use ndarray::{Array1, ArrayView1, Axis};
 
@@ -18,7 +19,7 @@ impl VariationalMixture {
         let (n, d) = (&self.degrees_of_freedom, self.n_features());
         let chol = &self.log_det_factors;
         let wishart = for_each_component(n.len(), d, |c| -log_wishart_norm(n[c], chol[c], d));
-        let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.ln());
+        let means = self.mean_precision.iter().map(|beta| -0.5 * d as f64 * beta.log_e());
         let terms = wishart.into_iter().chain(means);
         neumaier_sum(terms.chain([entropy, -log_weight_norm(&self.weight_concentration)]))
     }
@@ -30,8 +31,8 @@ impl VariationalMixture {
         let (prior, k, d) = (&self.prior, self.n_components(), self.n_features());
         let counts = self.expected_counts();
         let log_det: f64 = match &prior.covariance {
-            Covariances::Diag(v) => v.iter().map(|v| v.ln()).sum(),
-            Covariances::Spherical(v) => d as f64 * v[0].ln(),
+            Covariances::Diag(v) => v.iter().map(|v| v.log_e()).sum(),
+            Covariances::Spherical(v) => d as f64 * v[0].log_e(),
             matrix => match matrix.factorise() {
                 (Some(Covariances::Full(u)), failures) if failures.is_empty() => {
                     log_det_of_factor(u.index_axis(Axis(0), 0))
@@ -43,10 +44,10 @@ impl VariationalMixture {
         };
         let nu = prior.degrees_of_freedom;
         // log |U| of νW, as `log_wishart_norm` takes it.
-        let chol = -0.5 * log_det + 0.5 * d as f64 * nu.ln();
-        let components = k as f64 * (log_wishart_norm(nu, chol, d) + 0.5 * d as f64 * prior.mean_precision.ln());
+        let chol = -0.5 * log_det + 0.5 * d as f64 * nu.log_e();
+        let components = k as f64 * (log_wishart_norm(nu, chol, d) + 0.5 * d as f64 * prior.mean_precision.log_e());
         let weights = log_weight_norm(&prior.weight_concentration_of(&Array1::zeros(k)));
-        components + weights - 0.5 * counts.sum() * d as f64 * std::f64::consts::TAU.ln()
+        components + weights - 0.5 * counts.sum() * d as f64 * std::f64::consts::TAU.log_e()
     }
 
     /// Returns the entropy of the responsibilities, −Σᵢ wᵢ Σₖ rᵢₖ log rᵢₖ, and of the missing values, under this
@@ -57,7 +58,7 @@ impl VariationalMixture {
         let chol = &self.log_det_factors;
         let counts = statistics.counts();
         let of_component = |c: usize| {
-            let constant = density.log_weight(c) + chol[c] - 0.5 * d * std::f64::consts::TAU.ln();
+            let constant = density.log_weight(c) + chol[c] - 0.5 * d * std::f64::consts::TAU.log_e();
             if counts[c] > 0.0 { 0.5 * self.expected_squares(statistics, c) - counts[c] * constant } else { 0.0 }
         };
         let tied = match statistics.scatter() {
@@ -101,14 +102,14 @@ impl VariationalMixture {
         let features = if let Covariances::Spherical(_) = prior.covariance { d } else { 1.0 };
         let of_component = |c: usize| {
             let (n, nu, beta) = (counts[c], self.degrees_of_freedom[c], self.mean_precision[c]);
-            let log_det = expected_log_det(nu, self.n_features()) - d * nu.ln() + 2.0 * chol[c];
+            let log_det = expected_log_det(nu, self.n_features()) - d * nu.log_e() + 2.0 * chol[c];
             let away = &self.means().row(c) - &prior.mean;
             let of_prior = features * self.expected_trace(c, &prior.covariance, 0)
                 + prior.mean_precision * self.expected_square(c, away.view());
             let of_samples = self.expected_squares(statistics, c) + n * reg_covar * self.trace_of_precision(c);
             let precisions = (n + prior.degrees_of_freedom - nu) * log_det + nu * d - of_prior - of_samples;
             let means = d - d * (n + prior.mean_precision) / beta;
-            let constants = (beta - prior.mean_precision - n) * d * std::f64::consts::TAU.ln();
+            let constants = (beta - prior.mean_precision - n) * d * std::f64::consts::TAU.log_e();
             0.5 * (precisions + means + constants)
         };
         let tied = match statistics.scatter() {

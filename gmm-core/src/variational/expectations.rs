@@ -1,12 +1,12 @@
 //! Expectations of logarithms of weights and precisions, and normalising constants of their distributions.
-use super::gamma::{digamma_sum, ln_gamma_sum};
+use super::gamma::{digamma, digamma_sum, ln_gamma_sum};
 use crate::model::covariances::Covariances;
 use crate::model::linalg::{LogProduct, at_once, map_rows, row_major, vectorised};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use libm::lgamma;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
-use statrs::function::gamma::digamma;
 
 /// Returns the expected logarithms of vₖ and 1 − vₖ (2, K), or of π (1, K), in the shape of the parameters.
 pub(super) fn expected_logs(concentration: &Array2<f64>) -> Array2<f64> {
@@ -46,7 +46,7 @@ pub(super) fn expected_log_det(nu: f64, d: usize) -> f64 {
 /// Returns the log normalising constant of a Wishart distribution, without its constant terms, from ν and the log
 /// determinant of the Cholesky factor of ν·W.
 pub(super) fn log_wishart_norm(nu: f64, log_det_factor: f64, d: usize) -> f64 {
-    let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.ln();
+    let log_det_factor = log_det_factor - 0.5 * d as f64 * nu.log_e();
     -(nu * log_det_factor + 0.5 * nu * d as f64 * std::f64::consts::LN_2 + ln_gamma_sum(nu, d))
 }
 
@@ -68,7 +68,7 @@ pub(super) fn log_det_factors(mixture: &Mixture) -> Array1<f64> {
     let of_component = |c: usize| match (mixture.covariances(), mixture.factor_of(c)) {
         (_, Some(u)) => -0.5 * log_det_of_factor(u),
         (Covariances::Diag(v), _) => -0.5 * ln_of_product(&row_major(v.row(c))),
-        _ => -0.5 * d as f64 * mixture.variance(c, 0).ln(),
+        _ => -0.5 * d as f64 * mixture.variance(c, 0).log_e(),
     };
     for_each_component(k, d, of_component).into()
 }

@@ -1,7 +1,24 @@
 //! Sums over the arguments ½(ν − j), j < D, of Wishart distributions. Arguments two apart in j differ by one, so a few
 //! function values give all others.
+use crate::reproducible::{Functions, Reproducible};
 use libm::lgamma;
-use statrs::function::gamma::digamma;
+
+/// ψ(x) for x > 0; under [`Reproducible`] by its asymptotic series from 12 on, to which
+/// ψ(x) = ψ(x + 1) − 1/x leads.
+pub(super) fn digamma(mut x: f64) -> f64 {
+    if !Reproducible::is_on() {
+        return statrs::function::gamma::digamma(x);
+    }
+    let mut below = 0.0;
+    while x < 12.0 {
+        below += 1.0 / x;
+        x += 1.0;
+    }
+    let square = 1.0 / (x * x);
+    let series = [1.0 / 12.0, 1.0 / 120.0, 1.0 / 252.0, 1.0 / 240.0, 1.0 / 132.0];
+    let correction = series.iter().rev().fold(0.0, |sum, term| square * (term - sum));
+    x.log_e() - 0.5 / x - correction - below
+}
 
 /// Returns the largest argument ½(ν − j) and the number of arguments, for even and for odd j.
 fn chains(nu: f64, d: usize) -> [(f64, usize); 2] {
@@ -44,7 +61,7 @@ pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
                 quotient *= x;
                 product *= quotient;
             }
-            sum -= product.ln();
+            sum -= product.log_e();
             x -= 1.0;
             count -= together;
         }

@@ -10,6 +10,7 @@ use super::prior::{VariationalPrior, WeightConcentrationPriorType};
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::Mixture;
+use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 use std::borrow::Cow;
 
@@ -111,7 +112,7 @@ impl VariationalMixture {
         let of_component = |c: usize| {
             let (nu, beta) = (degrees_of_freedom[c], mean_precision[c]);
             // ½·(E[log |Λ|] − log |νW|) and the trace's ½·D/β.
-            0.5 * (expected_log_det(nu, d) - d as f64 * nu.ln() - d as f64 / beta)
+            0.5 * (expected_log_det(nu, d) - d as f64 * nu.log_e() - d as f64 / beta)
         };
         let log_weights =
             expected_log_weights(&weight_concentration) + Array1::from(for_each_component(k, d, of_component));

@@ -10,6 +10,7 @@ use gmm_core::backends::sharded::ShardedEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
+use gmm_core::reproducible::Reproducible;
 #[cfg(feature = "cuda")]
 use gmm_cuda::{CudaEvaluator, CudaOptions, DeviceArray};
 use std::ops::Range;
@@ -135,8 +136,9 @@ fn divide(n: usize, devices: &[Device]) -> Vec<(Device, Range<usize>)> {
 ///
 /// # Errors
 /// [`Error::NoCudaDevice`] for a CUDA device that cannot be used, [`Error::Kernel`] for a kernel that the device does
-/// not have, and errors of the backend.
+/// not have, [`Error::Unsupported`] for a GPU under [`Reproducible`], and errors of the backend.
 pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> Result<Box<dyn Evaluator + 'a>> {
+    let device = reproducible(device)?;
     if let Some(memory) = options.memory {
         let options = LoadOptions { memory: None, ..options.clone() };
         return load_within(memory, device, samples, &options);
@@ -163,6 +165,18 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         (Device::Reference, _) => Ok(Box::new(ReferenceEvaluator::new(samples))),
         (Device::Cuda(ordinal), _) => load_on_cuda(ordinal, samples, options),
         (Device::Several(devices), _) => load_shards(&devices.devices()?, samples, options),
+    }
+}
+
+/// Returns the device; under [`Reproducible`] the CPU for [`Device::Auto`], and an error for a GPU.
+pub(crate) fn reproducible(device: Device) -> Result<Device> {
+    match device {
+        Device::Auto if Reproducible::is_on() => Ok(Device::Cpu),
+        Device::Cuda(_) | Device::Several(_) if Reproducible::is_on() => {
+            let what = "a computation with the same bits on every CPU".into();
+            Err(Error::Unsupported { what, backend: "GPUs", remedy: "name the device cpu" })
+        }
+        device => Ok(device),
     }
 }
 
@@ -269,6 +283,7 @@ fn cuda_options(options: &LoadOptions) -> CudaOptions {
 /// As [`load`] and [`CudaEvaluator::from_device_array`](crate::CudaEvaluator::from_device_array).
 #[cfg(feature = "cuda")]
 pub fn load_device_array(array: DeviceArray, options: &LoadOptions) -> Result<Box<dyn Evaluator>> {
+    reproducible(Device::Cuda(0))?;
     let array = if options.float64 { array.in_float64() } else { array };
     Ok(Box::new(CudaEvaluator::from_device_array(array, &cuda_options(options))?))
 }

@@ -14,6 +14,7 @@ use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::on_pool_thread;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use gmm_core::statistics::prior::ConjugatePrior;
@@ -177,7 +178,7 @@ impl Steps for Em {
                 let moments = moments(evaluator, kind)?;
                 let of_data = || {
                     let mut covariance = covariance_of(&moments, kind);
-                    covariance.map_inplace(|v| *v /= (k as f64).powf(2.0 / d as f64));
+                    covariance.map_inplace(|v| *v /= (k as f64).power(2.0 / d as f64));
                     covariance
                 };
                 let mean = mean.unwrap_or_else(|| moments.means().to_owned());

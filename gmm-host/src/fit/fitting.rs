@@ -9,6 +9,7 @@ use gmm_core::error::{Error, Result};
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Reproducible;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use std::fmt::Debug;
@@ -61,6 +62,9 @@ options! {
         freeze: Freeze = Freeze::default(),
         /// The device for samples given as an array. An [`Evaluator`](crate::Evaluator) computes on its own device.
         device: Device = Device::Auto,
+        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. So must whatever
+        /// makes an evaluator or a start for it, and what evaluates the result.
+        reproducible: bool = false,
     }
     converted {
         /// The model of the covariances: full, tied, diag, spherical, or one of mclust's, such as VEV.
@@ -70,6 +74,11 @@ options! {
 }
 
 impl FitOptions {
+    /// Turns the switch on, if the options ask for it; a fit holds it while it runs.
+    pub(super) fn begin(&self) -> Option<Reproducible> {
+        self.reproducible.then(Reproducible::begin)
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name, value: String, remedy| Err(Error::BadParameter { name, value, remedy });
         if self.n_components == 0 {
@@ -83,6 +92,13 @@ impl FitOptions {
         }
         if self.n_init == 0 {
             return Err(no_runs());
+        }
+        let eigenvectors = !self.covariance_type.is_plain() || self.init_params == InitParams::Hierarchical;
+        if self.reproducible && eigenvectors {
+            let value = format!("{} from a {} start", self.covariance_type, self.init_params);
+            let remedy =
+                "a reproducible fit takes full, tied, diag and spherical covariances, and no hierarchical start";
+            return bad("reproducible", value, remedy);
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::row_major;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use gmm_core::statistics::prior::ConjugatePrior;
@@ -378,7 +379,7 @@ fn with_far_samples(
     let limit = if drawn.len() > size { drawn.pop().map_or(f64::INFINITY, |last| last.key) } else { f64::INFINITY };
     let probability = |far: f64| {
         // Infinity times 0 is not a number: if more samples are infinitely far than are drawn, the limit is 0.
-        let by_distance = if far > 0.0 { (-(-far * limit).exp_m1()).max(0.0) } else { 0.0 };
+        let by_distance = if far > 0.0 { (-(-far * limit).exp_e_m1()).max(0.0) } else { 0.0 };
         share + (1.0 - share) * by_distance
     };
     for (w, distance) in weights.iter_mut().zip(points.distances(&row_major(centres.view()))) {

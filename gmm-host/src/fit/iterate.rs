@@ -98,6 +98,7 @@ impl<M: Method> Checked<Fitting<M>> {
     /// covariance (a constant column with `reg_covar` zero, or one whose variance makes a covariance prior singular);
     /// errors of the backend.
     pub fn fit(&self, data: impl DataSource) -> Result<Fit<M::Model>> {
+        let _same = self.options.begin();
         data.evaluate(self.options.device, |evaluator| self.fit_with(evaluator, &mut |_| ControlFlow::Continue(())))
     }
 
@@ -106,6 +107,7 @@ impl<M: Method> Checked<Fitting<M>> {
     /// # Errors
     /// As [`fit`](Self::fit).
     pub fn fit_predict(&self, data: impl DataSource) -> Result<(Fit<M::Model>, Vec<usize>)> {
+        let _same = self.options.begin();
         data.evaluate(self.options.device, |evaluator| {
             let fit = self.fit_with(evaluator, &mut |_| ControlFlow::Continue(()))?;
             let labels = evaluator.predict(fit.mixture.density())?;
@@ -132,6 +134,7 @@ impl<M: Method> Checked<Fitting<M>> {
         starts: &mut dyn Starts<M::Model>,
         callback: Callback<'_, M::Model>,
     ) -> Result<Fit<M::Model>> {
+        let _same = self.options.begin();
         Course::new(self, evaluator)?.fit(evaluator, starts, callback)
     }
 }

@@ -6,7 +6,7 @@
 use super::fitting::{Checked, FitOptions, Fitting, Method, no_runs};
 use super::iterate::{Course, RunStart, Starts};
 use super::outcome::{Fit, Iteration, best_of};
-use crate::device::load::{LoadOptions, load};
+use crate::device::load::{LoadOptions, load, reproducible};
 use crate::device::names::Device;
 use gmm_core::backends::cpu::CpuEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
@@ -139,7 +139,8 @@ pub fn fit_many<'f, M: Method>(
     starts: &dyn ManyStarts<M::Model>,
     watch: &dyn Watch<M::Model>,
 ) -> Vec<Result<Fit<M::Model>>> {
-    let Some(device) = (!sets.is_empty()).then(|| fitting(0).options.device) else { return Vec::new() };
+    let Some(options) = (!sets.is_empty()).then(|| &fitting(0).options) else { return Vec::new() };
+    let (device, _same) = (options.device, options.begin());
     let mut fits: Vec<RunsOfSet<M::Model>> = (0..sets.len())
         .map(|set| (0..fitting(set).n_runs()).map(|run| watch.known(set, run).map(Ok)).collect())
         .collect();
@@ -155,7 +156,7 @@ pub fn fit_many<'f, M: Method>(
     let seed = |set: usize, run: usize| {
         starts.seed(set, run).unwrap_or_else(|| (fitting(set).options.random_state, run as u64))
     };
-    if let Device::Cuda(ordinal) = device {
+    if let Ok(Device::Cuda(ordinal)) = reproducible(device) {
         let runs = unknown(&fits);
         let seeded: Vec<_> = runs.iter().map(|&(set, run)| (&**fitting(set), set, seed(set, run))).collect();
         for ((set, run), fit) in runs.into_iter().zip(gpu::fit(ordinal, sets, &seeded, watch)) {

@@ -8,6 +8,7 @@ use super::points::{Distance, Number, Points, plus_plus, running, squared_norm, 
 use gmm_core::data::samples::View;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::linalg::product;
 use gmm_core::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
@@ -121,8 +122,8 @@ fn clusters<T: Number>(
         centres.row_mut(c).assign(&(origin + mean));
         let weighted = &rows * &w.insert_axis(Axis(1));
         match &mut second {
-            Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&rows)),
-            Covariances::Tied(v) => *v += &weighted.t().dot(&rows),
+            Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&product(weighted.t(), rows.view())),
+            Covariances::Tied(v) => *v += &product(weighted.t(), rows.view()),
             Covariances::Diag(v) => v.row_mut(c).assign(&(weighted * rows).sum_axis(Axis(0))),
             Covariances::Spherical(v) => v[c] = (weighted * rows).sum(),
         }

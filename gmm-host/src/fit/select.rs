@@ -8,6 +8,7 @@ use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::freeze::Freeze;
 use ndarray::Axis;
 
@@ -45,9 +46,9 @@ impl Criterion {
     pub fn value(self, log_likelihood: f64, n_parameters: usize, n_samples: f64, n_features: usize) -> f64 {
         let p = n_parameters as f64;
         match self {
-            Self::Bic | Self::Icl => p * n_samples.ln() - 2.0 * log_likelihood,
+            Self::Bic | Self::Icl => p * n_samples.log_e() - 2.0 * log_likelihood,
             Self::Aic => 2.0 * p - 2.0 * log_likelihood,
-            Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).ln() - log_likelihood,
+            Self::Rissanen => 0.5 * p * (n_samples * n_features as f64).log_e() - log_likelihood,
         }
     }
 }
@@ -77,7 +78,7 @@ impl Criterion {
 /// −2 Σᵢ wᵢ ln maxₖ rᵢₖ.
 fn uncertainty(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<f64> {
     let r = evaluator.predict_proba(mixture)?;
-    let largest = r.map_axis(Axis(1), |row| row.fold(0.0, |most: f64, v| most.max(*v)).ln());
+    let largest = r.map_axis(Axis(1), |row| row.fold(0.0, |most: f64, v| most.max(*v)).log_e());
     let sum = match evaluator.data().weights {
         Some(weights) => largest.dot(&weights),
         None => largest.sum(),

@@ -5,6 +5,7 @@ use gmm_core::error::{Error, Result};
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::variational::mixture::VariationalMixture;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut2, Zip};
 
@@ -140,7 +141,7 @@ impl Standardization {
     /// Returns Σⱼ ln scaleⱼ, each term times the share of the column's values that is observed: the mean log-likelihood
     /// of the samples in the units of x is that of z minus this. Without missing values, so is that of each sample.
     pub fn log_scale(&self) -> f64 {
-        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.ln()).sum()
+        self.scale.iter().zip(&self.observed).map(|(s, observed)| observed / self.weight * s.log_e()).sum()
     }
 
     /// Standardises samples (N, D) in place, computing in float64 and rounding to `T`.

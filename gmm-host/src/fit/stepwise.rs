@@ -2,6 +2,7 @@
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::mixture::Mixture;
+use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
 use gmm_core::variational::mixture::VariationalMixture;
@@ -44,7 +45,7 @@ impl MovingAverage {
 /// # Errors
 /// [`Error::NonFiniteStatistic`] if a sum overflows; [`Error::ShapeMismatch`].
 pub fn moving_average(before: Option<&Statistics>, chunk: Statistics, steps: u64, decay: f64) -> Result<Statistics> {
-    let eta = ((steps + 1) as f64).powf(-decay);
+    let eta = ((steps + 1) as f64).power(-decay);
     let per_sample = eta / chunk.weight();
     let mut average = chunk.scaled(per_sample);
     if let Some(before) = before {

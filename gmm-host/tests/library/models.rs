@@ -232,3 +232,11 @@ fn collapses_and_bad_input_are_errors_or_retained() {
     assert!("XYZ".parse::<CovarianceModel>().unwrap_err().to_string().contains("VEV"));
     assert_eq!("tied-spherical".parse::<CovarianceModel>().unwrap(), CovarianceModel::EII);
 }
+
+#[test]
+fn reproducible_fits_refuse_what_needs_eigenvectors() {
+    let params = GaussianMixtureParams::new(2).reproducible(true);
+    let of_model = params.clone().covariance_type(CovarianceModel::VEV).check().unwrap_err().to_string();
+    let of_start = params.init_params(InitParams::Hierarchical).check().unwrap_err().to_string();
+    assert!(of_model.contains("VEV") && of_start.contains("hierarchical"), "{of_model}, {of_start}");
+}

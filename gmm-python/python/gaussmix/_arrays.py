@@ -178,7 +178,8 @@ def load(
     estimator: Any, X: Any, sample_weight: Any, *, device: str, threads: int | None, original: Any = None, labels: Labels | None = None
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
-    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY}
+    same = getattr(estimator, "reproducible", False)
+    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY, "reproducible": same}
     if labels is not None:
         how["labels"] = (labels, estimator.n_components)
     try:

@@ -303,6 +303,7 @@ class Data:
         missing: bool = False,
         one_gpu: bool = False,
         labels: tuple[NDArray[np.int64] | NDArray[np.bool_], int] | None = None,
+        reproducible: bool = False,
     ) -> Self: ...
     @staticmethod
     def remote(object: object, labels: tuple[NDArray[np.int64] | NDArray[np.bool_], int] | None = None) -> Data: ...

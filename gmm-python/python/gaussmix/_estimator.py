@@ -107,6 +107,11 @@ class GaussianMixture(Fitting):
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
         copied to the host first.
+    reproducible : bool, default=False
+        Whether fits, scores and predictions have the same bits on every CPU, of any number of cores. They are slower
+        on CPUs without AVX-512, and take tens of times as long on those without fused multiply-adds. 'auto' is the CPU
+        then, GPUs are refused, and starts by name are the engine's own. `sample` draws by NumPy, which is not. While
+        such a fit or evaluation runs, all of the process compute so.
     callback : callable or None, default=None
         Called after each iteration with an object that has `run` and `iteration` (counted from 0 and from 1),
         `lower_bound` (before the M-step), `change` (since the iteration before; infinite in the first), and `mixture`
@@ -170,6 +175,7 @@ class GaussianMixture(Fitting):
         decay: float = 0.7,
         n_jobs: int | None = None,
         missing: bool = False,
+        reproducible: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
         _parameters.set_parameters(self, locals())

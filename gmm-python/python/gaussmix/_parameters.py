@@ -34,6 +34,7 @@ _OWN: dict[str, list[Any]] = {
     "decay": [Interval(Real, 0.5, 1.0, closed="right")],
     "n_jobs": [Integral, None],
     "missing": ["boolean"],
+    "reproducible": ["boolean"],
     "callback": [callable, None],
 }
 #: What it takes of all.

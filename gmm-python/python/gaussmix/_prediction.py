@@ -23,6 +23,7 @@ class Prediction(Fitted):
 
     device: str
     n_jobs: int | None
+    reproducible: bool = False
     random_state: int | np.random.RandomState | None
 
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
@@ -78,7 +79,7 @@ class Prediction(Fitted):
         """
         if not hasattr(self, "means_"):
             check_is_fitted(self)
-        if sample_weight is None and self._takes(X):
+        if sample_weight is None and not self.reproducible and self._takes(X):
             try:
                 threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
                 mean = _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)

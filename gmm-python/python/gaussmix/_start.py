@@ -278,7 +278,7 @@ def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weig
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
-    if estimator.halving or is_name(estimator.init_params) and estimator.init_params == "hierarchical":
+    if estimator.halving or estimator.reproducible or is_name(estimator.init_params) and estimator.init_params == "hierarchical":
         return False
     if not is_name(estimator.init_params):
         return True

@@ -238,6 +238,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         total_samples: float | None = None,
         n_jobs: int | None = None,
         missing: bool = False,
+        reproducible: bool = False,
         callback: Callable[[Iteration], object] | None = None,
     ) -> None:
         _parameters.set_parameters(self, locals())

@@ -4,7 +4,7 @@ use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use crate::data::frame::Frame;
 use crate::model::covariances::Covariances;
-use crate::model::linalg::for_each_matrix;
+use crate::model::linalg::{for_each_matrix, product};
 use crate::model::mixture::Mixture;
 use crate::statistics::CentredSums;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};
@@ -113,6 +113,6 @@ fn between(centres: ArrayView2<'_, f64>, pairs: ArrayView2<'_, f64>) -> Array2<f
             pull.slice_mut(s![l, ..]).scaled_add(-pairs[[c, l]], &difference);
         }
     }
-    let product = centres.t().dot(&pull);
+    let product = product(centres.t(), pull.view());
     (&product + &product.t()) / 2.0
 }

@@ -4,6 +4,7 @@
 //! a group. Functions that are not inlined here are compiled for `S` separately.
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::isa::vectorize;
 use crate::simd::lane::{elements, elements_mut};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -59,7 +60,7 @@ pub(super) fn around_mean<T: Real, S: Simd, const REGISTERS: usize>(
     simd: S,
     around_mean: AroundMean<'_, T, REGISTERS>,
 ) {
-    simd.vectorize(around_mean);
+    vectorize(simd, around_mean);
 }
 
 /// The exponents `q` of component `c` for a group, from its differences to the component's mean, for any type of
@@ -225,7 +226,7 @@ pub(super) fn subtract_rows<T: Real, S: Simd, const REGISTERS: usize>(
     q: &mut [T::Reg<S>; REGISTERS],
 ) {
     let (x, t, q) = (elements::<T, S>(x), elements_mut::<T, S>(t), elements_mut::<T, S>(q));
-    simd.vectorize(SubtractRows::<T, REGISTERS> { x, parameters, c, range, t, q });
+    vectorize(simd, SubtractRows::<T, REGISTERS> { x, parameters, c, range, t, q });
 }
 
 /// The arguments of [`subtract_rows`], with registers as their elements.

@@ -8,6 +8,8 @@ use super::exponents::{AroundMean, GROUP, around_mean, diagonal, multiply, subtr
 use super::leading;
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::reproducible::Functions;
+use crate::simd::isa::vectorize;
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd, bytemuck};
 
@@ -124,7 +126,7 @@ fn visit_group<T: Real, S: Simd, V: Visitor<T, S>, const REGISTERS: usize>(
 /// Runs `evaluate` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn evaluate_group<T: Real, S: Simd, const REGISTERS: usize>(simd: S, evaluate: Evaluate<'_, T, REGISTERS>) -> bool {
-    simd.vectorize(evaluate)
+    vectorize(simd, evaluate)
 }
 
 /// The arguments of [`evaluate_group`], with registers as their elements; see [`Group`].
@@ -312,7 +314,7 @@ impl<T: Real, S: Simd> Product<T, S> {
         let counters: &[u32] = bytemuck::cast_slice(&self.counters);
         let exponent: u64 = counters.iter().skip(T::COUNTER).step_by(T::COUNTERS).map(|&v| u64::from(v)).sum();
         let exponent = exponent as i64 - (self.factors as u64 * T::BIAS) as i64;
-        exponent as f64 + mantissa.log2() + self.shift
+        exponent as f64 + mantissa.log_2() + self.shift
     }
 }
 
@@ -352,7 +354,7 @@ pub(crate) struct PerSample<'a, T> {
 pub(super) fn logarithms<T: Real, S: Simd>(out: &mut [f64], sum: &[T::Reg<S>], shift: Option<&[T::Reg<S>]>) {
     for (out, &v) in out.iter_mut().zip(elements::<T, S>(sum)) {
         let v: f64 = v.into();
-        *out = v.log2();
+        *out = v.log_2();
     }
     if let Some(shift) = shift {
         for (out, &v) in out.iter_mut().zip(elements::<T, S>(shift)) {

@@ -9,6 +9,8 @@ use super::buffer::{Buffer, buffer};
 use super::exponents::{GROUP, subtract_rows};
 use super::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::reproducible::Functions;
+use crate::simd::isa::vectorize;
 use crate::simd::lane::{elements, elements_mut, lanes};
 use pulp::{Simd, WithSimd};
 
@@ -26,7 +28,7 @@ const COMPARED: usize = 4;
 /// rounding.
 fn margin<T: Real>() -> f64 {
     let negligible: f64 = T::NEGLIGIBLE.into();
-    4.0 - negligible.log2()
+    4.0 - negligible.log_2()
 }
 
 /// Returns the number of leading rows with the fewest expected multiply-adds; `None` if it pays to take a group of
@@ -98,7 +100,7 @@ fn product<T: Real>(a: &[T], x: &[f64]) -> f64 {
 
 /// Returns the probability that a standard normal variable exceeds `z`, to 2·10⁻⁴ (Bowling et al. 2009).
 fn normal_tail(z: f64) -> f64 {
-    1.0 / (1.0 + (1.5976 * z + 0.07056 * z.powi(3)).exp())
+    1.0 / (1.0 + (1.5976 * z + 0.07056 * z.powi(3)).exp_e())
 }
 
 pub(super) struct Room<T> {
@@ -135,7 +137,7 @@ pub(super) fn exponents<'a, T: Real, S: Simd>(
     room.samples.resize(GROUP * lanes * d, zero);
     let Room { q, t, samples } = room;
     let q = &mut q[..length];
-    simd.vectorize(Exponents { x, parameters, leading, t, samples, q });
+    vectorize(simd, Exponents { x, parameters, leading, t, samples, q });
     q
 }
 
@@ -168,7 +170,7 @@ fn complete<T: Real, S: Simd>(simd: S, mut chosen: Chosen<'_, T>, q: &mut [T]) {
     let parameters = chosen.parameters;
     let (k, lanes) = (parameters.n_components, lanes::<T, S>());
     let padded = q.len() / k;
-    let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log2().max(T::DEAD))).collect();
+    let log_weight: Vec<T> = parameters.weight.iter().map(|&w| T::from_f64(w.into().log_2().max(T::DEAD))).collect();
     let (mut best, mut label) = (vec![T::from_f64(T::DEAD); padded], vec![0u32; padded]);
     for ((best, label), q) in
         best.chunks_exact_mut(lanes).zip(label.chunks_exact_mut(lanes)).zip(q.chunks_exact(k * lanes))

@@ -54,7 +54,8 @@ impl<'a> CpuEvaluator<'a> {
         Self::with(samples, Some(n_threads), None)
     }
 
-    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of [`kernels`](Self::kernels).
+    /// As [`new`](Self::new), with the code for the instruction set `kernel`, one of [`kernels`](Self::kernels), or with
+    /// `reproducible-` before it, which computes as under [`Reproducible`](crate::reproducible::Reproducible).
     ///
     /// # Errors
     /// [`Error::Kernel`] for any other name.
@@ -96,10 +97,12 @@ impl<'a> CpuEvaluator<'a> {
 }
 
 fn find_isa(kernel: &str) -> Result<Isa> {
-    Isa::available().into_iter().find(|isa| isa.name() == kernel).ok_or_else(|| Error::Kernel {
-        name: kernel.into(),
-        problem: "is not one that this machine's CPU can run".into(),
-        available: CpuEvaluator::kernels().join(", "),
+    Isa::available().into_iter().chain(Isa::reproducible()).find(|isa| isa.name() == kernel).ok_or_else(|| {
+        Error::Kernel {
+            name: kernel.into(),
+            problem: "is not one that this machine's CPU can run".into(),
+            available: CpuEvaluator::kernels().join(", "),
+        }
     })
 }
 

@@ -50,6 +50,7 @@ class ClusterSamples(Samples):
             resident=estimator.resident,
             missing=estimator.missing,
             n_components=estimator.n_components if self.labelled else 0,
+            reproducible=estimator.reproducible,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
         #: What the engine has loaded.

@@ -42,6 +42,7 @@ class Options(NamedTuple):
         the GPU for each request, one after the other. None is what is free when the shard is made.
     missing : bool -- Whether NaN stands for a missing value.
     n_components : int -- The number of components, where partitions have labels.
+    reproducible : bool -- Whether results have the same bits on every CPU.
     """
 
     dtype: str
@@ -54,6 +55,7 @@ class Options(NamedTuple):
     gpu_memory: int | None = None
     missing: bool = False
     n_components: int = 0
+    reproducible: bool = False
 
 
 @documented
@@ -113,6 +115,7 @@ class _Part:
                     missing=options.missing,
                     one_gpu=True,
                     labels=None if labels is None else (labels, options.n_components),
+                    reproducible=options.reproducible,
                 )
         except _core.NonFiniteError as error:
             try:

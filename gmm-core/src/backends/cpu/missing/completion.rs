@@ -6,6 +6,7 @@
 //! the missing columns given the observed ones ([`Marginal`]).
 use crate::error::Result;
 use crate::model::covariances::Covariances;
+use crate::model::linalg::product;
 use crate::model::marginal::{Dependence, Marginal};
 use crate::model::mixture::Mixture;
 use crate::statistics::{CentredSums, Statistics};
@@ -65,8 +66,8 @@ fn complete(
     }
     let mut inner = &dependence.covariance * count;
     if let Some(slope) = &dependence.slope {
-        let mixed = slope.dot(&seen);
-        inner += &mixed.dot(&slope.t());
+        let mixed = product(slope.view(), seen);
+        inner += &product(mixed.view(), slope.t());
         for ((i, j), &v) in mixed.indexed_iter() {
             all[[missing[i], observed[j]]] = v;
             all[[observed[j], missing[i]]] = v;

@@ -5,7 +5,7 @@ use super::rows::add_block;
 use super::totals::{Flush, MAX_PENDING, MatrixSums};
 use crate::backends::cpu::buffer::{Buffer, Zeros, buffer};
 use crate::backends::cpu::real::Real;
-use crate::simd::isa::Isa;
+use crate::simd::isa::{Isa, vectorize};
 use crate::simd::lane::{elements, lanes};
 use pulp::{Simd, WithSimd};
 
@@ -99,7 +99,7 @@ struct Drain<'a, T> {
 /// Runs `drain` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn drain<T: Real, S: Simd>(simd: S, drain: Drain<'_, T>) {
-    simd.vectorize(drain);
+    vectorize(simd, drain);
 }
 
 impl<T: Real> WithSimd for Drain<'_, T> {

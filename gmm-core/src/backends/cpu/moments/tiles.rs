@@ -6,6 +6,7 @@ use super::sums::Sums;
 use crate::backends::cpu::exponents::GROUP;
 use crate::backends::cpu::real::Real;
 use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::simd::isa::vectorize;
 use crate::simd::lane::elements;
 use pulp::{Simd, WithSimd};
 
@@ -117,7 +118,7 @@ struct Tile<'a, T, const REGISTERS: usize> {
 /// Runs `tile` compiled for `S`, without inlining it here.
 #[inline(never)]
 fn add_tile<T: Real, S: Simd, const REGISTERS: usize>(simd: S, tile: Tile<'_, T, REGISTERS>) {
-    simd.vectorize(tile);
+    vectorize(simd, tile);
 }
 
 impl<T: Real, const REGISTERS: usize> WithSimd for Tile<'_, T, REGISTERS> {

@@ -1,6 +1,5 @@
-//! With the feature `rust-cuda`, compiles the kernels with rust-cuda and packs them, one by one,
-//! into an archive in the place of the committed one (src/rust_cuda.rs embeds it). Without the
-//! feature there is nothing to build.
+//! With the feature `rust-cuda`, compiles the kernels with rust-cuda and packs them, one by one, into an archive that
+//! replaces the committed one (src/rust_cuda.rs embeds it). Without the feature it does nothing.
 
 #[cfg(not(feature = "rust-cuda"))]
 fn main() {
@@ -25,16 +24,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = root.join("rust-cuda.toml");
     let config = config.to_str().ok_or("the path of the repository is not UTF-8")?;
-    // The cargo that the builder starts inherits neither features nor `--config`, so both are
-    // handed on.
+    // The cargo that the builder starts inherits neither features nor `--config`, so both are passed on.
     let arguments = [
         "--features",
         "rust-cuda",
         "--config",
         config,
-        // Line tables, which the workspace's release profile asks for, are for the host only.
-        "--config",
-        "profile.release.debug=0",
         // At higher levels rustc unrolls inner loops itself, and then LLVM 7 leaves the outer ones
         // rolled, with their arrays in memory. For the kernels alone: rust-cuda's libm needs the
         // higher levels.
@@ -52,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kernels = split(&fs::read_to_string(&module)?, "rust-cuda")?;
     let archive = out.join("kernels.packed");
     fs::write(&archive, pack(&kernels)?)?;
-    // Named, so that the tests of gmm-host can be given it too.
+    // Named, so that the tests of gmm-host can use it too.
     println!("cargo::warning={} kernels by rust-cuda in {}", kernels.len(), archive.display());
     Ok(())
 }

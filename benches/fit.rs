@@ -1,7 +1,6 @@
 //! One EM iteration and its parts. The id is work/device/covariance type/N/D/K/element type.
 //!
-//! `cargo bench -p gaussmix --bench fit -- em/cpu`, with `--features cuda` on GPUs too; devices
-//! that the machine does not have are left out.
+//! `cargo bench -p gaussmix --bench fit -- em/cpu`, with `--features cuda` on GPUs too; missing devices are left out.
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gmm_host::{
     CovarianceType, Device, Evaluator, Freeze, GaussianMixtureParams, InitParams, LoadOptions, Mixture, Samples, load,
@@ -12,10 +11,10 @@ use std::hint::black_box;
 /// N, D, K and the covariance types.
 const SHAPES: [(usize, usize, usize); 3] = [(1_000_000, 13, 8), (1_000_000, 32, 64), (200_000, 64, 32)];
 const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Full];
-/// N for the reference, which is slow.
+/// N for the slow reference.
 const SMALL: usize = 2_000;
 
-/// K clouds, cheap to make: an additive recurrence for each column, bent towards a normal shape.
+/// Makes K clouds cheaply: an additive recurrence for each column, bent towards a normal shape.
 fn data(n: usize, d: usize, k: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, d), |(i, j)| {
         let golden = |m: f64| (i as f64 * m + j as f64 * 0.37).fract();
@@ -24,7 +23,7 @@ fn data(n: usize, d: usize, k: usize) -> Array2<f32> {
     })
 }
 
-/// A mixture near the data, found on the reference over a few of them.
+/// Returns a mixture near the data, found by the reference over a few samples.
 fn start(x: ArrayView2<'_, f32>, t: CovarianceType, k: usize) -> gmm_host::Result<Mixture> {
     let few = x.slice(s![..(20 * k).max(SMALL).min(x.nrows()), ..]);
     let mut evaluator = load(Device::Reference, Samples::from_f32(few)?, &LoadOptions::default())?;
@@ -46,7 +45,7 @@ fn em(c: &mut Criterion) {
             for t in TYPES {
                 let Ok(mixture) = start(x.view(), t, k) else { continue };
                 let id = format!("{device}/{t}/{n}/{d}/{k}/f32");
-                // An error for a covariance type that the backend does not have.
+                // The backend does not support this covariance type.
                 if evaluator.statistics(&mixture).is_err() {
                     continue;
                 }
@@ -68,7 +67,7 @@ fn em(c: &mut Criterion) {
     }
 }
 
-/// A start (seeding on the host, and its passes over all samples) beside ten iterations.
+/// Compares a start (seeding on the host, and its passes over all samples) with ten iterations.
 fn start_of_a_fit(c: &mut Criterion) {
     for (n, d, k) in [SHAPES[0], (150, 4, 3), (20_000, 13, 8), (20_000, 13, 1024)] {
         let x = data(n, d, k);

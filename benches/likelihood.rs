@@ -1,7 +1,6 @@
 //! Time of one evaluation on the CPU: `cargo bench -p gaussmix --bench likelihood`.
 //!
-//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this
-//! and scikit-learn.
+//! The ids are backend/covariance type/type/N/D/K. `compare_sklearn.py` beside this file runs this and scikit-learn.
 #![allow(missing_docs)]
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
@@ -12,7 +11,7 @@ use rand_distr::StandardNormal;
 
 type Backend = (&'static str, usize, for<'a> fn(Samples<'a>) -> Box<dyn Evaluator + 'a>);
 
-/// Name, largest N it is timed at, constructor.
+/// Name, largest measured N, constructor.
 const BACKENDS: [Backend; 2] = [
     ("cpu", 1_000_000, |s| Box::new(CpuEvaluator::new(s).unwrap())),
     ("reference", 10_000, |s| Box::new(ReferenceEvaluator::new(s))),

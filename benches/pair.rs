@@ -1,7 +1,7 @@
 //! Time of the kernel `pair`, launched through cust as in `tests/pair`. The id is
 //! work/device/covariance type/N/D/K/element type.
 //!
-//! `cargo bench -p gaussmix --features cust --bench pair`; docs/rust-cuda.md says what that takes.
+//! `cargo bench -p gaussmix --features cust --bench pair`; docs/rust-cuda.md lists the requirements.
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use cust::event::{Event, EventFlags};
 use gmm_host::{Covariances, Mixture};
@@ -28,11 +28,11 @@ fn pair(c: &mut Criterion) {
 
     let mut group = c.benchmark_group("pair");
     group.throughput(Throughput::Elements(n as u64));
-    // What a caller waits for.
+    // The time that a caller waits.
     group.bench_function(format!("parameters to total/cuda/diag/{n}/{d}/{k}/f32"), |b| {
         b.iter(|| pair.log_likelihood(&mixture).expect("a total"));
     });
-    // Launches one behind the other, by the clock of the GPU.
+    // Consecutive launches, by the clock of the GPU.
     let [start, stop] = [(); 2].map(|()| Event::new(EventFlags::DEFAULT).expect("an event"));
     group.bench_function(format!("kernel/cuda/diag/{n}/{d}/{k}/f32"), |b| {
         b.iter_custom(|launches| {

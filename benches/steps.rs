@@ -1,6 +1,6 @@
-//! The time of a step of Markov chain Monte Carlo without that of the likelihood, which is 1
-//! everywhere here: `cargo bench -p gaussmix --bench steps`. The name of a benchmark says sampler,
-//! K, D and chains. The throughput counts one evaluation of one chain as an element.
+//! The time of a step of Markov chain Monte Carlo without the likelihood, which is 1 everywhere here: `cargo bench -p
+//! gaussmix --bench steps`. The name of a benchmark holds sampler, K, D and chains. The throughput counts one
+//! evaluation of one chain as an element.
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gmm_host::{CovarianceType, Covariances, Mixture, Samples};
 use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
@@ -45,7 +45,7 @@ fn steps(c: &mut Criterion) {
             if sampler != Sampler::NUTS {
                 group.throughput(Throughput::Elements((chains * blocks * THIN) as u64));
             }
-            // One draw in THIN steps is recorded, so that recording takes no part of the time.
+            // One draw in THIN steps is recorded, so recording takes a negligible part of the time.
             group.bench_function(BenchmarkId::new(name, format!("K={k},D={d},chains={chains}")), |b| {
                 b.iter(|| {
                     run.set_draws(run.drawn() + 1).unwrap();

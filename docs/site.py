@@ -3,6 +3,7 @@
 Pages read as they stand, in the repository as on the site. So the hook
 - makes README.md the home, and every file of the repository that a page links to a page of the site;
 - shows blocks of code that follow each other in several languages as tabs;
+- gives what mkdocs-jupyter makes of the gallery the links and the styles of the other pages;
 - makes the manual of what ``gmm --help`` says, of the program that GMM_PROGRAM names or that is on the PATH;
 - makes a page of the reference for each public module of Python, with all that its ``__all__`` names.
 """
@@ -156,6 +157,26 @@ def on_page_markdown(markdown, page, config, files):
         return posixpath.relpath(page_of(target), here or ".") + found[2]
 
     return tabs(outside_of_code(markdown, lambda text: LINK.sub(link, text)))
+
+
+def on_page_content(html, page, config, files):
+    here = page.file
+    if not here.src_uri.startswith("gallery/"):
+        return html
+
+    def link(found):
+        target = files.get_file_from_path(posixpath.normpath(posixpath.join(posixpath.dirname(here.src_uri), found[1])))
+        if target is None:
+            raise PluginError(f"{here.src_uri} links to {found[1]}, which is not a page: give its path from docs/gallery/")
+        page.links_to_anchors = page.links_to_anchors or {}
+        if found[2]:  # mkdocs looks for it when all pages are made
+            page.links_to_anchors.setdefault(target, {})[found[2]] = found[0]
+        return f'href="{target.url_relative_to(here)}{found[2] and "#" + found[2]}"'
+
+    # Its megabyte of styles and scripts, of which some fetch others from elsewhere, gives way to those of the site.
+    html = re.sub(r"<(script|style|clipboard-copy)\b.*?</\1>|<div class=.clipboard-copy-txt.*?</div>", "", html, flags=re.S)
+    html = re.sub("<pre>(.*?)</pre>", r"<pre><code>\1</code></pre>", html, flags=re.S).replace("anchor-link", "headerlink")
+    return re.sub(r'href="(?![a-z]+:)([^"#]+)#?([^"]*)"', link, html)
 
 
 def everything(module):

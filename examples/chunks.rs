@@ -1,5 +1,5 @@
-//! Fits data that does not fit into memory, chunk by chunk, with a checkpoint, and learns from a
-//! stream: `cargo run --release --example chunks`.
+//! Fits data larger than memory, chunk by chunk, with a checkpoint, and learns from a stream: `cargo run --release
+//! --example chunks`.
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{ChunkedEvaluator, CpuEvaluator};
 use gaussmix::fit::{GaussianMixtureParams, StepwiseEm};
@@ -10,7 +10,7 @@ use gaussmix::statistics::Freeze;
 use std::ops::{ControlFlow, Range};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // This reads only the header. The samples of a chunk are read whenever the chunk is needed.
+    // This reads only the header. The samples of a chunk are read when they are needed.
     let file = DataFile::open("data/speech.npy")?;
     let (n, d) = file.dim();
     let read = |rows: Range<usize>| -> gaussmix::Result<Samples<'static>> {
@@ -18,14 +18,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let load = |rows| CpuEvaluator::new(read(rows)?);
 
-    // An evaluator that holds 4096 rows at a time. It does all that one with the whole data does,
-    // fits included.
+    // An evaluator that holds 4096 rows at a time, and can do everything that one with the whole data can.
     let sizes = (0..n).step_by(4096).map(|start| 4096.min(n - start)).collect();
     let mut chunks = ChunkedEvaluator::new(d, sizes, |i| Ok(Box::new(load(i * 4096..n.min((i + 1) * 4096))?)))?;
     let params = GaussianMixtureParams::default().n_components(8).covariance_type(CovarianceType::Diag);
     let path = std::env::temp_dir().join("gmm-checkpoint.json");
     let checkpoints = CheckpointOutput::create(&path)?;
-    // The data and the options must be the same when the fit goes on from the checkpoint.
+    // The data and the options must be the same when the fit continues from the checkpoint.
     let made_with =
         Identity::default().with("data", mcmc::fingerprint(&read(0..n)?)).with("k", 8).with("covariance type", "diag");
     let first = params.clone().check()?.fit_with(&mut chunks, &mut |i| {
@@ -33,8 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if i.iteration < 3 {
             return ControlFlow::Continue(());
         }
-        // After three iterations the fit is saved and stopped, as if the machine had to be switched
-        // off.
+        // After three iterations the fit is saved and stopped, as if the machine had to be switched off.
         let (present, best) = (i.fit.clone(), i.best.cloned());
         let checkpoint = Checkpoint { made_with: made_with.clone(), present, best, feature_names: None };
         if let Err(error) = checkpoints.write(&checkpoint) {

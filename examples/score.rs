@@ -1,5 +1,5 @@
-//! The log-likelihood of data that stays on the device, for one mixture after the other:
-//! `cargo run --release --example score`.
+//! The log-likelihood of data that stays on the device, for one mixture after another: `cargo run --release --example
+//! score`.
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::model::{Covariances, Mixture};

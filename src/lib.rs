@@ -1,10 +1,9 @@
 //! Gaussian mixture models on the CPU and on CUDA GPUs.
 //!
 //! - [`model`]: mixtures and their covariances; [`data`]: samples.
-//! - [`fit`]: mixtures fitted to samples by expectation-maximisation, and the choice of the number
-//!   of components.
-//! - [`device`]: samples are laid out in a device, and give an [`evaluator`]. That computes the
-//!   log-likelihood of one mixture after another, or the [`statistics`] of an E-step.
+//! - [`fit`]: mixtures fitted to samples by expectation-maximisation, and the choice of the number of components.
+//! - [`device`]: loads samples on a device as an [`evaluator`], which computes the log-likelihood of one mixture after
+//!   another, or the [`statistics`] of an E-step.
 //! - [`mcmc`]: Markov chain Monte Carlo over the parameters.
 //! - [`pairwise`]: rows compared with rows, by inner products and the Gaussian kernel.
 //! - [`io`]: files of data and models.
@@ -25,16 +24,14 @@
 //!
 //! None is on by default.
 //!
-//! - `cuda`: NVIDIA GPUs of compute capability 8.0 and later. It builds where CUDA is not installed,
-//!   and the driver is looked up at run time.
+//! - `cuda`: NVIDIA GPUs of compute capability 8.0 and later. It builds without CUDA; the driver is found at run time.
 //! - `clap`: the options of a fit as arguments of clap, and `program`.
-//! - `machine-code`: the kernels also as machine code for common GPUs (7 MB), so that their driver
-//!   need not compile them when they are first used.
+//! - `machine-code`: the kernels also as machine code for common GPUs (7 MB), so that the driver need not compile them
+//!   at first use.
 //! - `parquet`: tables in Parquet and Arrow files, besides `.npy` and text.
 //!
-//! The crate puts together [`gmm_host`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate
-//! `gaussmix-cli`.
-// The modules use the library by the name that others know it by.
+//! The crate joins [`gmm_host`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate `gaussmix-cli`.
+// Lets the modules call the library by its public name.
 extern crate self as gaussmix;
 
 pub mod io;
@@ -53,7 +50,7 @@ pub use gmm_pairwise as pairwise;
 #[cfg(feature = "rust-cuda")]
 pub use rust_cuda::use_rust_cuda_kernels;
 
-/// For programs: counts as a command line has them, and an end that leaves no unfinished file.
+/// For programs: parsers of counts, and an exit that leaves no unfinished file.
 #[cfg(feature = "clap")]
 pub mod program {
     #[doc(inline)]
@@ -61,8 +58,8 @@ pub mod program {
     #[doc(inline)]
     pub use gmm_mcmc::temporary::remove_temporaries_and_exit;
 
-    /// Whether this thread reads a file with a library whose panics are caught and become errors. A
-    /// hook for panics has nothing to report then.
+    /// Whether this thread reads a file with a library whose panics are caught and become errors. A panic hook need not
+    /// report them.
     pub fn panics_are_caught() -> bool {
         crate::io::panics_are_caught()
     }

@@ -1,10 +1,8 @@
-//! The kernels as rust-cuda compiled them.
-
-/// Uses the kernels that rust-cuda compiled instead of the committed ones, for the rest of the
-/// process. To be called before a CUDA device is used; the program `gmm` calls it when it starts.
+/// Uses the kernels compiled by rust-cuda instead of the committed ones, for the rest of the process. Call it before a
+/// CUDA device is used; the program `gmm` does so when it starts.
 ///
 /// # Errors
-/// A kernel was used before.
+/// If a kernel was used before.
 pub fn use_rust_cuda_kernels() -> std::io::Result<()> {
     gmm_kernels::ptx::replace(include_bytes!(concat!(env!("OUT_DIR"), "/kernels.packed")))
 }

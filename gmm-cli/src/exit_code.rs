@@ -1,6 +1,4 @@
 //! The exit codes of the program.
 
-/// The exit code of a command that did what it was asked for.
 pub(crate) const SUCCESS: u8 = 0;
-/// The exit code of a command that failed.
 pub(crate) const FAILURE: u8 = 1;

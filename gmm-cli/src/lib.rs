@@ -1,8 +1,7 @@
-//! The program `gmm` as a function, for its executable and for the package of Python, which brings
-//! the same command.
+//! The program `gmm` as a function, for its executable and for the Python package, which has the same command.
 //!
-//! `commands` has a file or folder for each command. The commands share `input`, which brings data
-//! from files to a device, `plot`, which draws, and `terminal`, which talks to the user.
+//! `commands` has a file or folder for each command. The commands share `input`, which brings data from files to a
+//! device, `plot`, which draws, and `terminal`, which talks to the user.
 mod commands;
 mod exit_code;
 mod input;
@@ -11,7 +10,7 @@ mod terminal;
 
 pub use plot::plane::Plane;
 
-/// What `gmm bench` measures and prints with, for the crate `gmm-bench`, which measures more.
+/// The tools with which `gmm bench` measures and prints, for the crate `gmm-bench`.
 pub mod bench {
     pub use crate::commands::bench::{
         LIKELIHOOD, Missing, MixtureOptions, Named, OutputOptions, Problem, Rates, Row, Task, Workload, ascending,
@@ -29,11 +28,10 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// Runs the program with its arguments, of which the first is its name, and gives its exit code: 0
-/// after success, 1 after a failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
+/// Runs the program with its arguments, the first of which is its name, and returns its exit code: 0 after success, 1
+/// after a failure, 2 for wrong options, 130 after Ctrl-C, SIGTERM or SIGHUP.
 ///
-/// To be called once in a process, because it installs handlers of these signals, which may end the
-/// process, and of panics.
+/// Call it once in a process: it installs handlers of these signals, which may end the process, and of panics.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -44,7 +42,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         eprintln!("error: the kernels that rust-cuda compiled cannot be used: {error}");
         return FAILURE;
     }
-    // A damaged file may make a library panic, which is caught and becomes an error.
+    // A damaged file may make a library panic; the panic is caught and becomes an error.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !gaussmix::program::panics_are_caught() {
@@ -53,8 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }));
     match interrupt::handle_signals().and_then(|()| cli.run()) {
         Ok(code) => code,
-        // Whoever read the output has closed the pipe (`gmm … | head`), which is no failure of this
-        // program.
+        // The reader of the output has closed the pipe (`gmm … | head`): not a failure of this program.
         Err(error) if error.chain().any(is_broken_pipe) => SUCCESS,
         Err(error) => {
             report_failure(&format!("{error:#}"));
@@ -63,8 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Shows what the parser of the options says: that they are wrong, or the text of --help or
-/// --version. Gives the exit code.
+/// Shows the message of the option parser: an error, or the text of --help or --version. Returns the exit code.
 fn show(message: &clap::Error) -> u8 {
     let plain = message.to_string();
     let short = text::message(&plain);
@@ -75,19 +71,19 @@ fn show(message: &clap::Error) -> u8 {
     } else {
         io::stdout().write_all(short.as_bytes())
     };
-    // A part may be written only when the process ends, when nobody sees a failure.
+    // Without the flush, a part may be written only at the end of the process, where a failure goes unseen.
     match shown.and_then(|()| io::stdout().flush()) {
         Err(error) if !message.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
             report_failure(&format!("cannot write to standard output: {error}"));
             FAILURE
         }
-        // Where stderr cannot be written to, the exit code alone tells of the failure.
+        // If stderr cannot be written, the exit code alone reports the failure.
         _ => message.exit_code().try_into().unwrap_or(FAILURE),
     }
 }
 
 fn report_failure(message: &str) {
-    // Where stderr cannot be written to, the exit code alone tells of the failure.
+    // If stderr cannot be written, the exit code alone reports the failure.
     let _ = writeln!(io::stderr(), "error: {}", text::message(message));
 }
 

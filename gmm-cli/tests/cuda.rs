@@ -1,6 +1,5 @@
-//! What needs a GPU: the program computes on it, and Markov chains there are resumed to the bit, do
-//! not depend on each other and have the right distribution. Where there is no GPU, each test is
-//! reported as ignored.
+//! The program computes on a GPU; Markov chains there resume to the bit, are independent of each other and have the
+//! right distribution. Without a GPU each test is reported as ignored.
 #[path = "program/common.rs"]
 mod common;
 mod gpu_harness;
@@ -19,8 +18,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: no other thread runs yet. With an empty name the measured choices of kernels are not
-    // saved for the user.
+    // SAFETY: no other thread runs yet. With an empty name the measured choices of kernels are not saved for the user.
     unsafe { std::env::set_var("GMM_TUNING_FILE", "") };
     let tests: Vec<gpu_harness::Test> = vec![
         ("a_resumed_run_is_the_same_to_the_bit", a_resumed_run_is_the_same_to_the_bit),
@@ -37,7 +35,6 @@ fn main() -> ExitCode {
 const SAMPLERS: [Sampler; 4] =
     [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::NUTS];
 
-/// Two clouds of samples.
 fn data(n: usize) -> Array2<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     Array2::from_shape_fn((n, 3), |(i, _)| (i % 2 * 4) as f32 + rng.sample::<f32, _>(StandardNormal))
@@ -77,8 +74,8 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         let walks = matches!(sampler, Sampler::Metropolis { .. });
         assert_eq!(kernel.starts_with("metropolis:"), walks, "{sampler:?}: {kernel}");
 
-        // Stopped in warm-up and again after 17 draws. Each time only the files remain, and the run
-        // goes on with the kernel that they name.
+        // Stopped in warm-up and again after 17 draws. Each time only the files remain, and the run continues with the
+        // kernel they name.
         let mut run = start(&model, settings(sampler, 2), &mut posterior);
         run.set_draws(17).unwrap();
         let stop = |p: &gaussmix::mcmc::Progress<'_>| {
@@ -120,8 +117,8 @@ fn chains_do_not_depend_on_their_company() {
     }
 }
 
-/// One component with the conjugate prior: the posterior means of mean and variance in closed form,
-/// to four Monte Carlo standard errors.
+/// One component with the conjugate prior: the posterior means of mean and variance in closed form, within four Monte
+/// Carlo standard errors.
 fn metropolis_meets_the_closed_form() {
     let x = data(50);
     let prior = Prior::from_json(
@@ -156,7 +153,7 @@ fn metropolis_meets_the_closed_form() {
 fn the_program_computes_on_a_gpu() {
     let report = score_on("cuda");
     assert!(report["device"].as_str().unwrap().contains("cuda"), "{report}");
-    // Both are in float64, computed in another order.
+    // Both are in float64, computed in a different order.
     approx::assert_relative_eq!(
         number(&report, "log_likelihood"),
         number(&score_on("reference"), "log_likelihood"),
@@ -164,7 +161,6 @@ fn the_program_computes_on_a_gpu() {
     );
 }
 
-/// The report of `gmm score` for iris.
 fn score_on(device: &str) -> serde_json::Value {
     let (model, iris) = (common::data("iris3.json"), common::data("iris.csv"));
     let run = gmm(".").arg("score").args([model, iris]).args(["--device", device, "--json"]).assert().success();
@@ -209,8 +205,7 @@ fn a_gpu_fits_what_the_cpu_fits() {
     let folder = folder();
     write_clouds(&folder.path().join("x.npy"));
     for t in CovarianceType::ALL {
-        // Both begin at the same start, because finding a start depends on the precision of the
-        // device.
+        // Both fits begin at the same start, because finding a start depends on the precision of the device.
         let args = ["x.npy", "--covariance-type", t.name(), "--tol", "0"];
         fit(
             folder.path(),
@@ -227,7 +222,7 @@ fn a_gpu_fits_what_the_cpu_fits() {
             }
             let (gpu, device) = go(&[&["--device", "cuda"], more].concat());
             assert!(device.contains("cuda") && device.contains("chunks") != more.is_empty(), "{device}");
-            // Both are in float32; the clouds are some units apart.
+            // Both are in float32; the clouds are a few units apart.
             approx::assert_relative_eq!(gpu, cpu, max_relative = 1e-4);
         }
     }

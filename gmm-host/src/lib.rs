@@ -29,8 +29,8 @@
 //! count
 //! device: memory_plan, gpus, names, auto, load
 //! source
-//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, init, moments,
-//!     iterate, em, variational, many, grow, select, merge, stepwise
+//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, hierarchical, init, moments,
+//!     iterate, em, variational, many, grow, select, merge, mclust, stepwise
 //! predict, linfa
 //! ```
 #[cfg(feature = "clap")]

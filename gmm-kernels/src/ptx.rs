@@ -1,27 +1,23 @@
-//! The kernels as PTX, the text that a CUDA driver compiles for its GPU, from the program's own archive or from one
-//! that replaces it.
+//! The kernels as PTX, the text that a CUDA driver compiles for its GPU: from the archives that are
+//! part of the program, or from one that replaces them.
 use std::borrow::ToOwned as _;
 use std::collections::BTreeMap;
 use std::string::String;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::vec::Vec;
-use std::{format, io};
+use std::{format, io, vec};
 
 use gmm_ptx::Archive;
 
 /// The committed PTX, made by `cargo xtask ptx`.
-static COMMITTED: &[u8] = include_bytes!("../ptx.packed");
+static COMMITTED: &[&[u8]] = include!("../ptx/list.rs");
 
-/// The archive in use, set when the first kernel is requested.
-static IN_USE: OnceLock<Archive<'static>> = OnceLock::new();
+/// The archives in use, set when a kernel is first asked for.
+static IN_USE: OnceLock<Vec<Archive<'static>>> = OnceLock::new();
 
-fn archive() -> Option<&'static Archive<'static>> {
-    if let Some(archive) = IN_USE.get() {
-        return Some(archive);
-    }
-    // The tests below unpack all of it, so opening it does not fail.
-    let committed = Archive::open(COMMITTED).ok()?;
-    Some(IN_USE.get_or_init(|| committed))
+fn archives() -> &'static [Archive<'static>] {
+    // The tests below unpack all of them, so that opening them does not fail.
+    IN_USE.get_or_init(|| COMMITTED.iter().filter_map(|bytes| Archive::open(bytes).ok()).collect())
 }
 
 /// Returns the PTX of a kernel: a module with this one entry. `None` if there is no such kernel. A text is unpacked at
@@ -39,7 +35,7 @@ pub fn entry(name: &str) -> Option<&'static str> {
     if let Some(text) = unpacked.get(name) {
         return Some(text);
     }
-    let text: &'static str = String::leak(archive()?.text(name).ok()??);
+    let text: &'static str = String::leak(archives().iter().find_map(|archive| archive.text(name).ok()?)?);
     unpacked.insert(name.to_owned(), text);
     Some(text)
 }
@@ -47,19 +43,20 @@ pub fn entry(name: &str) -> Option<&'static str> {
 /// Returns a number that changes with the PTX of a kernel, without unpacking it; `None` if there is no such kernel.
 #[must_use]
 pub fn checksum(name: &str) -> Option<u32> {
-    archive()?.checksum(name)
+    archives().iter().find_map(|archive| archive.checksum(name))
 }
 
 /// Returns the names of all kernels, sorted.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = archive().into_iter().flat_map(Archive::names).collect();
+    let mut names: Vec<_> = archives().iter().flat_map(Archive::names).collect();
     names.sort_unstable();
     names
 }
 
-/// Replaces the committed archive for the rest of the process, by kernels that another compiler made. To be called
-/// before any kernel is requested, at the start of a program.
+/// Uses another archive than the committed ones, for the rest of the process: for kernels that
+/// another compiler made. To be called before any kernel is asked for, so at the start of a
+/// program.
 ///
 /// # Errors
 /// The archive is damaged, or a kernel has been requested before.
@@ -68,7 +65,7 @@ pub fn replace(bytes: &'static [u8]) -> io::Result<()> {
     for name in archive.names() {
         archive.text(name).map_err(|error| io::Error::new(error.kind(), format!("the PTX of `{name}`: {error}")))?;
     }
-    IN_USE.set(archive).map_err(|_| io::Error::other("the kernels cannot be replaced after one of them was used"))
+    IN_USE.set(vec![archive]).map_err(|_| io::Error::other("the kernels cannot be replaced after one of them was used"))
 }
 
 #[cfg(test)]
@@ -100,8 +97,8 @@ mod tests {
     #[test]
     fn a_replacement_comes_before_the_first_use() {
         assert!(entry("pair").is_some());
-        assert_eq!(replace(COMMITTED).unwrap_err().kind(), io::ErrorKind::Other);
-        assert!(replace(&COMMITTED[100..200]).is_err());
+        assert_eq!(replace(COMMITTED[0]).unwrap_err().kind(), io::ErrorKind::Other);
+        assert!(replace(&COMMITTED[0][100..200]).is_err());
     }
 
     /// All kernels in one module, as from rust-cuda, are split into the committed ones.

@@ -1,4 +1,5 @@
-//! Replaces the committed archive, in a process of its own because the replacement holds for the whole process.
+//! Another archive in the place of the committed ones. This test needs a process without other
+//! tests, because the replacement holds for the whole process.
 use gmm_kernels::ptx::{checksum, entry, names, replace};
 use gmm_ptx::{Entry, pack};
 

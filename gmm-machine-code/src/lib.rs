@@ -1,4 +1,5 @@
-//! The kernels of `gmm-kernels` as machine code, one archive for each kind of GPU (`cargo xtask machine-code`).
+//! The kernels of `gmm-kernels` as machine code, made by `cargo xtask machine-code` for releases: an
+//! archive for each kind of GPU, which is part of the program. A clone has none until it is made.
 use std::sync::OnceLock;
 
 use gmm_ptx::machine_code::Archive;
@@ -11,16 +12,15 @@ struct Card {
 
 macro_rules! card {
     ($major:literal, $minor:literal, $file:literal) => {
-        Card { capability: ($major, $minor), bytes: include_bytes!($file), archive: OnceLock::new() }
+        Card {
+            capability: ($major, $minor),
+            bytes: include_bytes!(concat!(env!("OUT_DIR"), "/", $file)),
+            archive: OnceLock::new(),
+        }
     };
 }
 
-static CARDS: [Card; 4] = [
-    card!(8, 0, "../cards/sm_80"),
-    card!(9, 0, "../cards/sm_90"),
-    card!(10, 0, "../cards/sm_100"),
-    card!(12, 0, "../cards/sm_120"),
-];
+static CARDS: [Card; 4] = [card!(8, 0, "sm_80"), card!(9, 0, "sm_90"), card!(10, 0, "sm_100"), card!(12, 0, "sm_120")];
 
 /// Returns the compute capability whose code a GPU runs: the newest of its major version that is not newer.
 fn choice(of: impl Iterator<Item = (u32, u32)>, gpu: (u32, u32)) -> Option<(u32, u32)> {
@@ -35,22 +35,21 @@ fn choice(of: impl Iterator<Item = (u32, u32)>, gpu: (u32, u32)) -> Option<(u32,
 /// ```
 #[must_use]
 pub fn code(gpu: (u32, u32), name: &str, registers: Option<u32>, ptx: u32) -> Option<Vec<u8>> {
-    let archive = archive(gpu)?;
-    // The tests below unpack everything, so this does not fail.
-    if archive.checksum(name, registers)? == ptx { archive.code(name, registers).ok()? } else { None }
+    let chosen = choice(CARDS.iter().map(|card| card.capability), gpu)?;
+    CARDS.iter().find(|card| card.capability == chosen)?.code(name, registers, ptx)
 }
 
-/// Returns the archive that a GPU of this compute capability runs.
-#[must_use]
-pub fn archive(gpu: (u32, u32)) -> Option<&'static Archive<'static>> {
-    let chosen = choice(CARDS.iter().map(|card| card.capability), gpu)?;
-    let card = CARDS.iter().find(|card| card.capability == chosen)?;
-    card.archive.get_or_init(|| Archive::open(card.bytes).ok()).as_ref()
+impl Card {
+    fn code(&self, name: &str, registers: Option<u32>, ptx: u32) -> Option<Vec<u8>> {
+        let archive = self.archive.get_or_init(|| Archive::open(self.bytes).ok()).as_ref()?;
+        if archive.checksum(name, registers)? == ptx { archive.code(name, registers).ok()? } else { None }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gmm_ptx::machine_code::{Cubin, pack};
 
     #[test]
     fn a_gpu_runs_machine_code_of_its_major_version_that_is_not_newer() {
@@ -62,41 +61,18 @@ mod tests {
         for none in [(7, 5), (9, 1), (10, 0)] {
             assert_eq!(choice(all().filter(|&of| of != (9, 0)), none), None);
         }
-        assert!(archive((8, 9)).is_some() && archive((10, 3)).is_some() && archive((7, 5)).is_none());
-        assert!(archive((11, 0)).is_none());
-    }
-
-    /// Every kernel of the committed PTX is there, the warpgroup kernels for 9.0 only.
-    #[test]
-    fn the_machine_code_was_made_from_the_ptx() {
-        for card in &CARDS {
-            let archive = archive(card.capability).unwrap();
-            let mut without: std::collections::BTreeSet<_> = gmm_kernels::ptx::names().into_iter().collect();
-            for ((name, _), ptx) in archive.kernels() {
-                assert_eq!(gmm_kernels::ptx::checksum(name), Some(ptx), "{name}: run `cargo xtask machine-code`");
-                without.remove(name.as_str());
-            }
-            for name in without {
-                assert_ne!(card.capability, (9, 0), "{name}");
-                assert!(gmm_kernels::ptx::entry(name).unwrap().contains(".target sm_90a\n"), "{name}");
-            }
-        }
     }
 
     #[test]
-    fn each_kernel_unpacks_to_an_elf_file() {
-        for card in &CARDS {
-            let archive = archive(card.capability).unwrap();
-            assert!(archive.kernels().count() > 300);
-            let mut limited = None;
-            for ((name, registers), ptx) in archive.kernels().step_by(7) {
-                let code = code(card.capability, name, *registers, ptx).unwrap();
-                assert!(code.starts_with(b"\x7fELF"), "{name}");
-                assert_eq!(super::code(card.capability, name, *registers, ptx ^ 1), None);
-                assert_eq!(super::code(card.capability, name, Some(7), ptx), None);
-                limited = limited.or(*registers);
-            }
-            assert!(limited.is_some());
+    fn machine_code_is_of_the_same_ptx_and_limit_of_registers() {
+        let card = |bytes| Card { capability: (9, 0), bytes, archive: OnceLock::new() };
+        let cubin = Cubin { name: "a".into(), registers: Some(64), ptx: 7, code: b"\x7fELF".into() };
+        let made = card(pack("of the tests", vec![cubin.clone()]).unwrap().leak());
+        assert_eq!(made.code("a", Some(64), 7), Some(cubin.code));
+        for (name, registers, ptx) in [("a", Some(64), 6), ("a", None, 7), ("b", Some(64), 7)] {
+            assert_eq!(made.code(name, registers, ptx), None);
         }
+        // As in a clone.
+        assert_eq!(card(&[]).code("a", Some(64), 7), None);
     }
 }

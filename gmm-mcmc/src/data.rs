@@ -1,10 +1,10 @@
-//! What a model needs to know about the data besides their likelihood: shape, moments and a hash.
+//! Facts about the data that a model needs besides their likelihood: shape, moments and a hash.
 use gmm_host::{Samples, View};
 use ndarray::{ArrayView1, ArrayView2, Axis};
 use sha2::{Digest, Sha256};
 
-/// The shape of a data set, its moments, from which default priors are made, and its hash, so that
-/// a run is resumed with its own data only. Sample weights count in all of them.
+/// The shape of a data set, its moments for default priors, and its hash, so that a run is resumed only with its own
+/// data. All of them count sample weights.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DataSummary {
@@ -12,20 +12,19 @@ pub struct DataSummary {
     pub n_samples: usize,
     /// D.
     pub n_features: usize,
-    /// Σᵢ wᵢ, or N if the samples have no weights.
+    /// Σᵢ wᵢ, or N without weights.
     pub total_weight: f64,
-    /// Mean of the observed values of each column (D,); 0 where there is none.
+    /// Mean of the observed values of each column (D,); 0 if none is observed.
     pub mean: Vec<f64>,
-    /// Standard deviation of the observed values of each column (D,), with divisor Σᵢ wᵢ over
-    /// these.
+    /// Standard deviation of the observed values of each column (D,), with divisor Σᵢ wᵢ over these values.
     pub std: Vec<f64>,
     /// The samples' [`fingerprint`].
     pub hash: String,
 }
 
 impl DataSummary {
-    /// Summarises samples. They are read three times: for the mean, for the deviations from it,
-    /// both in float64, and for the hash.
+    /// Summarises samples. Reads them three times: for the mean, for the deviations from it, both in float64, and for
+    /// the hash.
     pub fn new(samples: &Samples<'_>) -> Self {
         match samples.view() {
             View::F32(x) => Self::from_rows(x, samples.weights(), f64::from, fingerprint(samples)),
@@ -42,14 +41,14 @@ impl DataSummary {
         let (n, d) = x.dim();
         let weight = |i: usize| weights.map_or(1.0, |w| w[i]);
         let total_weight: f64 = (0..n).map(weight).sum();
-        // Of each column, the weight of the samples that have a value there.
+        // The weight of the samples that have a value in each column.
         let mut observed = vec![0.0; d];
         for (i, row) in x.outer_iter().enumerate() {
             let seen = row.iter().zip(&mut observed).filter(|(v, _)| !to_f64(**v).is_nan());
             seen.for_each(|(_, observed)| *observed += weight(i));
         }
-        // Each term is divided by the total weight before it is added, so that the largest finite
-        // values do not overflow.
+        // Terms are divided by the total weight before they are added, so that the largest finite values do not
+        // overflow.
         let weighted_mean = |term: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
             let mut sums = vec![0.0; d];
             for (i, row) in x.outer_iter().enumerate() {
@@ -64,15 +63,15 @@ impl DataSummary {
         Self { n_samples: n, n_features: d, total_weight, mean, std, hash }
     }
 
-    /// What the fit that chains start from adds to variances: 10⁻⁶ as by default, but at most a
-    /// millionth of the least variance of a column, so that the chains start as wide as the data is.
+    /// Returns the regularisation of the fit that starts the chains: 10⁻⁶, the default, but at most a millionth of the
+    /// least variance of a column, so that the chains start as wide as the data.
     pub fn reg_covar(&self) -> f64 {
         self.std.iter().map(|s| s * s).filter(|v| *v > 0.0).fold(1.0, f64::min) * 1e-6
     }
 }
 
-/// The SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and
-/// weights if they have any. Numbers are hashed as little-endian bytes.
+/// Returns the SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and weights, if any.
+/// Numbers are hashed as little-endian bytes.
 pub fn fingerprint(samples: &Samples<'_>) -> String {
     let mut fingerprint = Fingerprint::new(samples.n_samples());
     fingerprint.add(samples);
@@ -88,20 +87,20 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Begins the fingerprint of a data set that has so many samples in all.
+    /// Begins the fingerprint of a data set of `n_samples` samples.
     pub fn new(n_samples: usize) -> Self {
         Self { hash: Sha256::new(), n_samples, begun: false }
     }
 
-    /// The fingerprint of numbers (N,): that of samples of one feature in float64.
+    /// Returns the fingerprint of numbers (N,): that of samples with one feature in float64.
     pub fn of_numbers(numbers: ArrayView1<'_, f64>) -> String {
         let mut fingerprint = Self::new(numbers.len());
         fingerprint.add_rows("f64", numbers.insert_axis(Axis(1)), |v, out| out.extend(v.to_le_bytes()));
         fingerprint.finish(None)
     }
 
-    /// Adds the next samples, in order. All must have the same element type and number of features.
-    /// Their weights are ignored: [`finish`](Self::finish) takes the weights of all samples.
+    /// Adds the next samples, in order. All must have the same element type and number of features. Their weights are
+    /// ignored: [`finish`](Self::finish) takes the weights of all samples.
     pub fn add(&mut self, samples: &Samples<'_>) {
         match samples.view() {
             View::F32(x) => self.add_rows("f32", x, |v, out| out.extend(v.to_le_bytes())),
@@ -124,7 +123,7 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint. `weights` are those of all samples (N,), if they have weights.
+    /// Returns the fingerprint. `weights` are those of all samples (N,), if any.
     pub fn finish(mut self, weights: Option<ArrayView1<'_, f64>>) -> String {
         for w in weights.iter().flatten() {
             self.hash.update(w.to_le_bytes());
@@ -153,8 +152,7 @@ mod tests {
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| a != b) && a.len() == 64, "{all:?}");
         }
-        // Python: hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) +
-        // x.astype("<f4").tobytes()).hexdigest()
+        // Python: hashlib.sha256(b"f32" + struct.pack("<QQ", 2, 2) + x.astype("<f4").tobytes()).hexdigest()
         assert_eq!(all[1], "95afe8b24e26a5203b8b6930595330844cee1ce8f1424b0c7f16339cda33eb6d");
         let mut parts = Fingerprint::new(2);
         (0..2).for_each(|i| parts.add(&Samples::from_f64(x.slice(ndarray::s![i..i + 1, ..])).unwrap()));

@@ -1,14 +1,14 @@
 //! Convergence diagnostics: rank-normalised split R-hat, bulk and tail effective sample size
 //! (Vehtari, Gelman, Simpson, Carpenter and Bürkner 2021), as ArviZ and Stan compute them.
 //!
-//! All take the draws of one quantity, chain by chain, with equally many draws of each chain. They
-//! are NaN for fewer than four draws, and if a draw is not finite.
+//! All functions take the draws of one quantity, chain by chain, with the same number of draws in each chain. They
+//! return NaN for fewer than four draws, or if a draw is not finite.
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// Rank-normalised split R-hat: the larger one of two, of the draws and of their distances from the
-/// median. NaN if all draws are equal.
+/// Returns the rank-normalised split R-hat: the larger of two, of the draws and of their distances from the median. NaN
+/// if all draws are equal.
 pub fn r_hat(chains: &[&[f64]]) -> f64 {
     let Some(split) = split(chains) else { return f64::NAN };
     let mut all: Vec<f64> = split.concat();
@@ -19,13 +19,12 @@ pub fn r_hat(chains: &[&[f64]]) -> f64 {
     if bulk.is_nan() || tail.is_nan() { f64::NAN } else { bulk.max(tail) }
 }
 
-/// Effective sample size for the bulk of the distribution, which is that of the rank-normalised
-/// draws.
+/// Returns the effective sample size for the bulk of the distribution: that of the rank-normalised draws.
 pub fn ess_bulk(chains: &[&[f64]]) -> f64 {
     split(chains).map_or(f64::NAN, |s| ess(&rank_normalised(&s)))
 }
 
-/// Effective sample size for the tails: the smaller one of those for the 5% and the 95% quantile.
+/// Returns the effective sample size for the tails: the smaller of those for the 5% and the 95% quantile.
 pub fn ess_tail(chains: &[&[f64]]) -> f64 {
     let Some(split) = split(chains) else { return f64::NAN };
     let mut all: Vec<f64> = chains.concat();
@@ -37,14 +36,13 @@ pub fn ess_tail(chains: &[&[f64]]) -> f64 {
     below(0.05).min(below(0.95))
 }
 
-/// Effective sample size for the mean. The mean's Monte Carlo standard error is the standard
-/// deviation over its square root.
+/// Returns the effective sample size for the mean. The mean's Monte Carlo standard error is the standard deviation over
+/// its square root.
 pub fn ess_mean(chains: &[&[f64]]) -> f64 {
     split(chains).map_or(f64::NAN, |s| ess(&s))
 }
 
-/// Quantile of sorted values, interpolated linearly (R's type 7, NumPy's default); NaN if there are
-/// no values.
+/// Returns a quantile of sorted values, interpolated linearly (R's type 7, NumPy's default); NaN without values.
 pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let position = p * last as f64;
@@ -52,8 +50,7 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     sorted[low] + fraction * (sorted[(low + 1).min(last)] - sorted[low])
 }
 
-/// The first and the last half of each chain; `None` for fewer than four draws, or if a draw is not
-/// finite.
+/// Returns the first and the last half of each chain; `None` for fewer than four draws, or if a draw is not finite.
 fn split(chains: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     let draws = chains.first()?.len();
     if draws < 4 || chains.iter().any(|c| c.len() != draws || c.iter().any(|x| !x.is_finite())) {
@@ -62,8 +59,7 @@ fn split(chains: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     Some(chains.iter().flat_map(|c| [c[..draws / 2].to_vec(), c[draws - draws / 2..].to_vec()]).collect())
 }
 
-/// Replaces each of S values by Φ⁻¹((rank − 3/8) / (S + 1/4)) (Blom 1958). Equal values get the
-/// mean of their ranks.
+/// Replaces each of S values by Φ⁻¹((rank − 3/8) / (S + 1/4)) (Blom 1958). Equal values get the mean of their ranks.
 fn rank_normalised(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let all = chains.concat();
     let n = all.len();
@@ -88,13 +84,12 @@ fn mean(x: &[f64]) -> f64 {
     x.iter().sum::<f64>() / x.len() as f64
 }
 
-/// Variance with divisor n − 1.
 fn variance(x: &[f64]) -> f64 {
     let m = mean(x);
     x.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / (x.len() - 1) as f64
 }
 
-/// R-hat of chains that have been split and transformed.
+/// Returns R-hat of chains that have been split and transformed.
 fn split_r_hat(chains: &[Vec<f64>]) -> f64 {
     let n = chains[0].len() as f64;
     let means: Vec<f64> = chains.iter().map(|c| mean(c)).collect();
@@ -103,8 +98,8 @@ fn split_r_hat(chains: &[Vec<f64>]) -> f64 {
     ((between / within + n - 1.0) / n).sqrt()
 }
 
-/// Effective sample size from the chains' combined autocorrelation, cut off by Geyer's (1992)
-/// initial monotone sequence.
+/// Returns the effective sample size from the chains' combined autocorrelation, cut off by Geyer's (1992) initial
+/// monotone sequence.
 fn ess(chains: &[Vec<f64>]) -> f64 {
     let (m, n) = (chains.len() as f64, chains[0].len());
     let all = chains.iter().flatten();
@@ -125,7 +120,7 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         total += variance(&chains.iter().map(|c| mean(c)).collect::<Vec<_>>());
     }
     let rho = |t: usize| 1.0 - (within - covariance[t]) / total;
-    // The autocorrelations while the sums of pairs of them are positive; 0 after that.
+    // The autocorrelations as long as the sums of pairs are positive; 0 after that.
     let mut retained = vec![0.0; n];
     let (mut even, mut odd) = (1.0, rho(1));
     (retained[0], retained[1]) = (even, odd);
@@ -137,8 +132,7 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
         }
         t += 2;
     }
-    // t is odd and at least 1. The last pair that was retained is one step back, or there was no
-    // step if n ≤ 4.
+    // t is odd and at least 1. The last retained pair is one step back; there was no step if n ≤ 4.
     let end = t as isize - 2;
     if even > 0.0 {
         retained[(end + 1) as usize] = even;
@@ -159,7 +153,7 @@ fn ess(chains: &[Vec<f64>]) -> f64 {
     size / tau.max(1.0 / size.log10())
 }
 
-/// Autocovariance at each lag, with divisor n, by FFT.
+/// Returns the autocovariance at each lag, with divisor n, by FFT.
 fn autocovariance(x: &[f64], planner: &mut FftPlanner<f64>) -> Vec<f64> {
     let n = x.len();
     let size = (2 * n).next_power_of_two();

@@ -1,10 +1,10 @@
-//! What can go wrong. Each message says where the problem is and what to do.
+//! Errors. Each message says where the problem is and what to do.
 use std::path::{Path, PathBuf};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong in this crate. Indices count from 0.
+/// An error of this crate. Indices count from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,9 +14,9 @@ pub enum Error {
     /// A parameter of the prior is not usable.
     #[error("prior, {what}: {problem}")]
     Prior {
-        /// Which parameter, for example `scale of the means, column 3`.
+        /// The parameter, for example `scale of the means, column 3`.
         what: String,
-        /// What is wrong with it and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
     /// The prior is not the JSON that [`crate::Prior`] reads.
@@ -25,7 +25,7 @@ pub enum Error {
     /// A sampler setting is not usable.
     #[error("{what} is {value}: {remedy}")]
     Setting {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: String,
@@ -43,12 +43,12 @@ pub enum Error {
     /// The initial model does not fit, or has no posterior density.
     #[error("the initial model {0}")]
     Start(String),
-    /// A saved run does not belong to what it is resumed with.
+    /// A saved run does not match the target or the files of its resumption.
     #[error("cannot resume from {path}: {problem}")]
     Resume {
         /// The file.
         path: PathBuf,
-        /// What differs and what to do.
+        /// The difference and its remedy.
         problem: String,
     },
     /// A file could not be read or written.
@@ -59,34 +59,31 @@ pub enum Error {
         /// The operating system's reason.
         error: std::io::Error,
     },
-    /// An unfinished run is stored where a new one would write its files.
-    #[error(
-        "{path} holds an unfinished run; go on with it (--resume), replace it (--overwrite), or take another prefix"
-    )]
+    /// An unfinished run is stored where a new run would write its files.
+    #[error("{path} holds an unfinished run; continue it (--resume), replace it (--overwrite), or take another prefix")]
     Unfinished {
         /// The file of the unfinished run.
         path: PathBuf,
     },
-    /// The results of a finished run are stored where a new one would write its files.
+    /// The results of a finished run are stored where a new run would write its files.
     #[error(
         "{} would be replaced; make that run longer (--resume with more --draws), replace it (--overwrite), or take another prefix",
         paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     Exists {
-        /// Its files.
+        /// The files of the finished run.
         paths: Vec<PathBuf>,
     },
-    /// The NUTS sampler could not go on.
+    /// The NUTS sampler could not continue.
     #[error("NUTS, chain {chain}: {problem}")]
     Nuts {
         /// The chain.
         chain: usize,
-        /// What `nuts-rs` reports.
+        /// The report of `nuts-rs`.
         problem: String,
     },
 }
 
-/// An [`Error::Setting`].
 pub(crate) fn setting<T>(what: &'static str, value: impl ToString, remedy: impl Into<String>) -> Result<T> {
     Err(Error::Setting { what, value: value.to_string(), remedy: remedy.into() })
 }

@@ -1,5 +1,4 @@
-//! The posterior density: the likelihood comes from an evaluator, the prior and the Jacobians from
-//! the model.
+//! The posterior density: the likelihood from an evaluator, the prior and the Jacobians from the model.
 use crate::error::Result;
 use crate::model::PosteriorModel;
 use crate::samplers::reference::MANY_CHAINS;
@@ -10,44 +9,41 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a step of Metropolis by the evaluator takes, roughly, on a GPU: fused multiply-adds in a
-/// second, and the seconds that each step takes besides.
+/// The approximate cost of a Metropolis step by the evaluator on a GPU: fused multiply-adds in a second, and the
+/// overhead of each step in seconds.
 const MULTIPLY_ADDS_PER_SECOND: f64 = 1e13;
 const SECONDS_PER_STEP: f64 = 3e-6;
-/// Multiply-adds of a step from which on many chains are faster in batches, whose steps the host
-/// makes, than one after the other, by the evaluator: of chains enough for several threads that
-/// prepare batches, and of fewer. Measured on machines with an H200, N = 10⁶, D = 13, K = 8, which
-/// are 2.2·10⁸: a step of 64 chains takes 20 µs by the evaluator; in batches 6.3 µs with four
-/// threads, 7.9 with three.
+/// The multiply-adds of a step from which many chains are faster in batches, whose steps the host makes, than one after
+/// another by the evaluator: for enough chains to let several threads prepare batches, and for fewer. Measured on
+/// machines with an H200, N = 10⁶, D = 13, K = 8 (2.2·10⁸ multiply-adds): a step of 64 chains takes 20 µs by the
+/// evaluator; in batches 6.3 µs with four threads, 7.9 with three.
 const MULTIPLY_ADDS_OF_BATCHES: [(usize, f64); 2] = [(64, 1e8), (MANY_CHAINS, 3e8)];
-/// Roughly how long a segment may take: all chains together, and at least for each chain.
+/// The approximate time of a segment: for all chains together, and the least for each chain.
 const SEGMENT_SECONDS: f64 = 0.1;
 const LEAST_CHAIN_SECONDS: f64 = 0.025;
 
-/// The posterior of a [`PosteriorModel`] over the data that an evaluator holds. `E` is how it holds the
-/// evaluator: it borrows it, or it owns a share of another's ([`Target::share`]).
+/// The posterior of a [`PosteriorModel`] over an evaluator's data. `E` is a borrowed evaluator, or an owned share of
+/// another's ([`Target::share`]).
 pub struct Posterior<'a, E = &'a mut (dyn Evaluator + 'a)> {
     model: &'a PosteriorModel,
     evaluator: E,
-    /// Whether the evaluator is a share.
     is_share: bool,
-    /// Those of its shares count too.
+    /// Includes the evaluations of its shares.
     evaluations: Arc<AtomicU64>,
-    /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None`
-    /// if the sampler makes them.
+    /// The density for an evaluator that makes the steps of random-walk Metropolis itself; `None` if the sampler makes
+    /// them.
     metropolis_target: Option<MetropolisTarget>,
     /// Whether the evaluator has made such steps.
     evaluator_made_steps: bool,
-    /// The point that the evaluator compares batches to.
+    /// The point to which the evaluator compares batches.
     reference: Option<Vec<f64>>,
 }
 
 impl<'a> Posterior<'a> {
-    /// The posterior of a model, given the evaluator's data.
+    /// Returns the posterior of a model, given the evaluator's data.
     ///
     /// # Errors
-    /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data are not those that the
-    /// model was made for.
+    /// [`gmm_host::Error::ShapeMismatch`] if N or D of the evaluator's data differ from the model's.
     pub fn new(model: &'a PosteriorModel, evaluator: &'a mut dyn Evaluator) -> Result<Self> {
         let expected = vec![model.data().n_samples, model.n_features()];
         let got = vec![evaluator.n_samples(), evaluator.n_features()];
@@ -55,8 +51,7 @@ impl<'a> Posterior<'a> {
             let what = "the evaluator's data (against the model's)";
             return Err(gmm_host::Error::ShapeMismatch { what, expected, got }.into());
         }
-        // A chain compares log densities that were computed at different times, so they must all
-        // come from one device.
+        // A chain compares log densities computed at different times, so they must all come from one device.
         evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         let metropolis_target = model.metropolis_target();
         Ok(Self {
@@ -70,12 +65,12 @@ impl<'a> Posterior<'a> {
         })
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &PosteriorModel {
         self.model
     }
 
-    /// The evaluator.
+    /// Returns the evaluator.
     pub fn evaluator(&self) -> &dyn Evaluator {
         self.evaluator
     }
@@ -86,22 +81,21 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Posterior<'a, E> {
         self.evaluations.fetch_add(evaluations as u64, Ordering::Relaxed);
     }
 
-    /// Multiply-adds of the exponents of a likelihood under diagonal covariances.
+    /// Returns the multiply-adds of a likelihood's exponents under diagonal covariances.
     fn multiply_adds(&self) -> f64 {
         let (n, k, d) = (self.model.data().n_samples, self.model.n_components(), self.model.n_features());
         n as f64 * (k * (2 * d + 1)) as f64
     }
 
-    /// The log density at a point by the evaluator's own steps; `None` if it makes none.
+    /// Returns the log density at a point by the evaluator's own steps; `None` if it makes none.
     fn step_in_place(&mut self, theta: &[f64]) -> Result<Option<f64>> {
         let mut step = StepInPlace { proposed: false, log_density: f64::NEG_INFINITY };
-        // The log density at the point is not known yet. NaN stands for it: no comparison with NaN
-        // holds, so the step is rejected, and only the log density of its proposal is of interest.
+        // NaN stands for the unknown log density at the point. Comparisons with NaN are false, so the step is rejected,
+        // and only the log density of its proposal is used.
         Ok(self.metropolis(theta, f64::NAN, &mut step)?.then_some(step.log_density))
     }
 }
 
-/// Steps that are counted as they are evaluated.
 struct CountedSteps<'a> {
     steps: &'a mut dyn MetropolisSteps,
     evaluated: usize,
@@ -135,7 +129,7 @@ impl MetropolisSteps for StepInPlace {
     }
 }
 
-/// The mixture and the log prior at a point; `None` where the density is 0.
+/// Returns the mixture and the log prior at a point; `None` if the density is 0.
 fn prepare(model: &PosteriorModel, theta: &[f64]) -> Option<(Mixture, f64)> {
     let parameters = model.mixture_parameters(theta);
     let log_prior = model.log_prior(theta, &parameters);
@@ -143,9 +137,9 @@ fn prepare(model: &PosteriorModel, theta: &[f64]) -> Option<(Mixture, f64)> {
     log_prior.is_finite().then_some((mixture, log_prior))
 }
 
-/// The log-likelihood, or −∞ where the mixture is so far from the data that the evaluator's
-/// precision cannot evaluate it: the likelihood is then as good as 0, and a proposal is rejected.
-/// NaN, which no evaluator should give, is treated alike.
+/// Returns the log-likelihood, or −∞ if the mixture is too far from the data for the evaluator's precision: the
+/// likelihood is then practically 0, and a proposal is rejected. NaN, which no evaluator should return, is treated
+/// alike.
 fn or_impossible(log_likelihood: gmm_host::Result<f64>) -> Result<f64> {
     match log_likelihood {
         Ok(v) if v.is_nan() => Ok(f64::NEG_INFINITY),
@@ -259,7 +253,7 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         let log_prior = self.model.log_prior(theta, &p);
         let mixture = match Mixture::new(p.weights, p.means, p.covariances) {
             Ok(mixture) => mixture,
-            Err(e) => return Ok(Some(format!("its parameters are no mixture ({e})"))),
+            Err(e) => return Ok(Some(format!("its parameters are not a mixture ({e})"))),
         };
         if !log_prior.is_finite() {
             let farthest = self.coordinate(self.model.farthest_mean(theta));
@@ -320,8 +314,8 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         self.evaluations.load(Ordering::Relaxed)
     }
 
-    /// As many steps as take a fraction of a second if the evaluator makes them itself, or several
-    /// threads do; else one.
+    /// As many steps as take a fraction of a second if the evaluator makes them itself, or several threads do; else
+    /// one.
     fn segment_steps(&self, chains: usize) -> usize {
         let seconds = SEGMENT_SECONDS / chains as f64;
         let seconds = match (self.is_share, self.evaluator_made_steps) {
@@ -344,8 +338,7 @@ impl<'a, E: DerefMut<Target = dyn Evaluator + 'a>> Target for Posterior<'a, E> {
         if made {
             self.evaluator_made_steps = true;
         } else if self.evaluator_made_steps {
-            // Another kernel's log densities may differ in the last bits, so the sampler cannot
-            // take over.
+            // Another kernel's log densities may differ in the last bits, so the sampler cannot take over.
             let what = "Metropolis steps such as it made before".into();
             return Err(
                 gmm_host::Error::Unsupported { what, backend: "the evaluator", remedy: "resume the run" }.into()

@@ -1,31 +1,27 @@
-//! Random numbers. Each chain has a ChaCha stream of its own, and the position in a stream can be
-//! saved.
+//! Random numbers. Each chain has a ChaCha stream, whose position can be saved.
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The generator of a chain. It does not depend on how many other chains there are.
+/// Returns the generator of a chain. It does not depend on the number of chains.
 pub(crate) fn stream(seed: u64, chain: usize) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(chain as u64);
     rng
 }
 
-/// A generator as it is saved.
 #[derive(Serialize, Deserialize)]
 struct Position {
     seed: [u8; 32],
     stream: u64,
-    /// How many 32-bit words of the stream have been used.
+    /// The number of 32-bit words used.
     word: u128,
 }
 
-/// Saves a generator: `#[serde(with = "rng")]` calls this.
 pub(crate) fn serialize<S: Serializer>(rng: &ChaCha8Rng, serializer: S) -> Result<S::Ok, S::Error> {
     Position { seed: rng.get_seed(), stream: rng.get_stream(), word: rng.get_word_pos() }.serialize(serializer)
 }
 
-/// Restores a saved generator: `#[serde(with = "rng")]` calls this.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ChaCha8Rng, D::Error> {
     let Position { seed, stream, word } = Position::deserialize(deserializer)?;
     let mut rng = ChaCha8Rng::from_seed(seed);

@@ -1,13 +1,13 @@
 //! The numbers of a run's draws.
 
-/// Most numbers of a block: 4 MiB.
+/// The most numbers of a block: 4 MiB.
 const BLOCK: usize = 1 << 19;
 
-/// A row of numbers for each draw of each chain, in the order in which the draws were made: one of
-/// each chain, then the next one of each.
+/// A row of numbers for each draw of each chain, in the order of the draws: one of each chain, then the next one of
+/// each.
 ///
-/// They are in blocks, which stay where they are when more come. A vector that grows copies all of
-/// them now and then, which took an ensemble of 430 walkers as long as thirty iterations.
+/// They are in blocks, which do not move as more come. A growing vector sometimes copies all rows, which took an
+/// ensemble of 430 walkers as long as thirty iterations.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
     chains: usize,
@@ -17,12 +17,11 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// No rows yet, of so many numbers each.
+    /// Returns an empty store for rows of `width` numbers.
     pub fn new(chains: usize, width: usize) -> Self {
         Self { chains, width, blocks: Vec::new() }
     }
 
-    /// Rows of a block.
     fn at_once(&self) -> usize {
         (BLOCK / self.width).max(1)
     }
@@ -31,7 +30,7 @@ impl Rows {
     pub fn push<'p>(&mut self, parts: impl IntoIterator<Item = &'p [f64]>) {
         let full = self.at_once() * self.width;
         if self.blocks.last().is_none_or(|block| block.len() == full) {
-            // The first one grows, for a run may be short.
+            // The first block grows, because a run may be short.
             let room = if self.blocks.is_empty() { 0 } else { full };
             self.blocks.push(Vec::with_capacity(room));
         }
@@ -40,23 +39,22 @@ impl Rows {
         }
     }
 
-    /// Numbers of a row.
+    /// Returns the count of numbers in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many draws each chain has made.
+    /// Returns the number of draws of each chain.
     pub fn drawn(&self) -> usize {
         let last = self.blocks.last().map_or(0, |block| block.len() / self.width);
         (self.blocks.len().saturating_sub(1) * self.at_once() + last) / self.chains
     }
 
-    /// All rows, in their order.
+    /// Returns all rows, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[f64]> {
         self.blocks.iter().flat_map(|block| block.chunks_exact(self.width))
     }
 
-    /// The rows of a chain.
     pub fn of_chain(&self, chain: usize) -> impl Iterator<Item = &[f64]> {
         let at_once = self.at_once();
         (0..self.drawn()).map(move |draw| {

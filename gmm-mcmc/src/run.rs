@@ -7,40 +7,39 @@ use crate::target::{RunIdentity, Target, Variable, is_shared_work};
 use ndarray::{ArrayD, IxDyn};
 use std::ops::ControlFlow;
 
-/// How far a run has come. Its callback gets this after each iteration of warm-up and after each
-/// draw.
+/// The progress of a run, passed to its callback after each iteration of warm-up and after each draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Progress<'a> {
     /// Whether the run is in its warm-up.
     pub warming_up: bool,
-    /// Iterations of warm-up, or draws, that each chain has made. NUTS warms up one chain after the
-    /// other; there the iterations of all chains are counted.
+    /// Iterations of warm-up, or draws, of each chain. For NUTS, which warms up one chain after another, the iterations
+    /// of all chains.
     pub done: usize,
-    /// How many iterations or draws there will be.
+    /// The total of these iterations or draws.
     pub of: usize,
-    /// Evaluations of the density that the target has made so far, in this run and before.
+    /// Evaluations of the density by the target, in this run and before.
     pub evaluations: u64,
-    /// Mean acceptance probability of the draws so far; NaN if there is no draw yet.
+    /// Mean acceptance probability of the draws so far; NaN before the first draw.
     pub acceptance: f64,
     /// Divergent trajectories among the draws so far.
     pub divergences: usize,
-    /// The draws since the last call: one of each chain, then the next one of each chain, and so
-    /// on. There are none during warm-up.
+    /// The draws since the last call: one of each chain, then the next one of each chain, and so on. Empty during
+    /// warm-up.
     pub draws: &'a [PosteriorDraw],
 }
 
-/// How [`Chains::advance`] ended.
+/// The end of [`Chains::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All draws are made.
     Finished,
-    /// The callback stopped the run before that.
+    /// The callback stopped the run.
     Stopped,
 }
 
-/// A run of a sampler. It can be stopped between any two draws, saved, loaded and advanced further.
-/// The draws are then, to the bit, those of a run that was never stopped.
+/// A run of a sampler. It can be stopped between any two draws, saved, loaded and advanced further. Its draws are then,
+/// to the bit, those of an uninterrupted run.
 ///
 /// ```
 /// use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
@@ -75,21 +74,19 @@ pub struct Chains {
     pub(crate) identity: RunIdentity,
     pub(crate) variables: Vec<Variable>,
     pub(crate) state: State,
-    /// Iterations of warm-up that are done, or for NUTS, the number of chains whose warm-up is
-    /// done.
+    /// Finished iterations of warm-up or, for NUTS, the number of chains whose warm-up is finished.
     pub(crate) warmed: usize,
-    /// Statistics and parameters of each draw.
     pub(crate) rows: Rows,
     acceptance_sum: f64,
     divergences: usize,
 }
 
 impl Chains {
-    /// A run that has made no iteration yet. The density is evaluated at the starting points.
+    /// Returns a run without iterations. Evaluates the density at the starting points.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not
-    /// finite; the target's errors.
+    /// [`Error::Setting`]; [`Error::Start`] if a point does not fit or its log density is not finite; the target's
+    /// errors.
     pub fn new(settings: Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let state = State::new(&settings, start, target)?;
         let (identity, variables) = (target.identity(), target.variables());
@@ -98,7 +95,6 @@ impl Chains {
         Ok(Self { settings, identity, variables, state, warmed: 0, rows, acceptance_sum: 0.0, divergences: 0 })
     }
 
-    /// A run with what was saved of it.
     pub(crate) fn restore(
         settings: Settings,
         identity: RunIdentity,
@@ -108,8 +104,7 @@ impl Chains {
         rows: Rows,
     ) -> Self {
         let mut run = Self { settings, identity, variables, state, warmed, rows, acceptance_sum: 0.0, divergences: 0 };
-        // The sums are formed in the order in which the draws were made, so that they get the same
-        // bits as before.
+        // The sums are formed in the order of the draws, so that they get the same bits as before.
         for row in run.rows.iter() {
             let (acceptance, divergences) = acceptance_and_divergence(&run.settings.sampler, row);
             run.acceptance_sum += acceptance;
@@ -118,11 +113,8 @@ impl Chains {
         run
     }
 
-    /// Compares a target with the one that this run was made with: model, prior, data, kernel, and
-    /// the bits of the log density of each chain's point. The inner error says what differs.
-    ///
-    /// # Errors
-    /// The target's errors.
+    /// Compares a target with that of this run: model, prior, data, kernel, and the bits of the log density of each
+    /// chain's point. The inner error names the difference. Errors: the target's errors.
     pub(crate) fn check_target(&self, target: &mut dyn Target) -> Result<std::result::Result<(), String>> {
         let (points, saved) = self.state.points();
         if points.iter().any(|p| p.len() != target.dim()) || self.variables != target.variables() {
@@ -146,20 +138,18 @@ impl Chains {
         }
         if let Some(c) = (0..saved.len()).find(|&c| values[c].to_bits() != saved[c].to_bits()) {
             return Ok(Err(format!(
-                "chain {c} (counted from 0) was at log density {}, which is {} here: on {} it was {}; go on there",
+                "chain {c} (counted from 0) was at log density {}, which is {} on {}; resume the run on {}, where it was made",
                 saved[c], values[c], after.device, self.identity.device
             )));
         }
         Ok(Ok(()))
     }
 
-    /// Goes on until all draws are made or `observe` breaks. `observe` is called after each
-    /// iteration of warm-up and after each draw, or after each segment of several draws if
-    /// [`Target::segment_steps`] asks for that.
+    /// Advances until all draws are made or `observe` breaks. `observe` is called after each iteration of warm-up and
+    /// after each draw, or after each segment of several draws if [`Target::segment_steps`] asks for that.
     ///
     /// # Errors
-    /// The target's errors. The run then has all draws that were made before, and can be saved or
-    /// advanced again.
+    /// The target's errors. The run then has all earlier draws, and can be saved or advanced again.
     pub fn advance(
         &mut self,
         target: &mut dyn Target,
@@ -171,7 +161,7 @@ impl Chains {
             return Ok(Outcome::Stopped);
         }
         let thin = self.settings.thin;
-        // What was made last is recorded while the next is made.
+        // The latest draws are recorded while the next ones are made.
         let (mut draws, mut next) = (Vec::new(), Vec::new());
         loop {
             let drawn = self.drawn() + draws.len() / self.settings.chains;
@@ -240,7 +230,7 @@ impl Chains {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// How far the run has come when each chain has made so many iterations of warm-up, or draws.
+    /// Returns the progress after `done` iterations of warm-up, or draws, of each chain.
     fn progress(&self, target: &dyn Target, warming_up: bool, done: usize, of: usize) -> Progress<'static> {
         Progress {
             warming_up,
@@ -253,7 +243,6 @@ impl Chains {
         }
     }
 
-    /// Counts what draws say about acceptance and divergence.
     fn count(&mut self, draws: &[PosteriorDraw]) {
         for draw in draws {
             let (acceptance, divergences) = acceptance_and_divergence(&self.settings.sampler, &draw.statistics);
@@ -262,7 +251,7 @@ impl Chains {
         }
     }
 
-    /// The evaluations of an interrupted warm-up of a NUTS chain; empty if there is none.
+    /// Returns the evaluations of an interrupted warm-up of a NUTS chain; empty without one.
     pub(crate) fn recorded(&self) -> &[f64] {
         match &self.state {
             State::Nuts(nuts) => nuts.recorded(),
@@ -270,16 +259,14 @@ impl Chains {
         }
     }
 
-    /// Whether the run has made anything that is worth saving: a run resumed from it would not have
-    /// to make it again.
+    /// Whether the run has work worth saving, which a resumed run need not repeat.
     pub fn has_progress(&self) -> bool {
         self.warmed > 0 || self.drawn() > 0 || !self.recorded().is_empty()
     }
 
-    /// Draws made so far of each chain.
+    /// Returns the number of draws of each chain so far.
     pub fn drawn(&self) -> usize {
-        // A segment is recorded as a whole or not at all, so that all chains have equally many
-        // draws.
+        // A segment is recorded as a whole or not at all, so all chains have equally many draws.
         self.rows.drawn()
     }
 
@@ -288,12 +275,12 @@ impl Chains {
         self.drawn() >= self.settings.draws
     }
 
-    /// The settings of the run.
+    /// Returns the settings of the run.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What the run was made with.
+    /// Returns the model, prior, data and kernel of the run.
     pub fn identity(&self) -> &RunIdentity {
         &self.identity
     }
@@ -315,24 +302,23 @@ impl Chains {
         Ok(())
     }
 
-    /// Mean acceptance probability of the draws so far; NaN if there is no draw yet.
+    /// Returns the mean acceptance probability of the draws so far; NaN before the first draw.
     pub fn acceptance(&self) -> f64 {
         self.acceptance_of(self.drawn())
     }
 
-    /// Mean acceptance probability where each chain has made so many draws.
     fn acceptance_of(&self, draws: usize) -> f64 {
         self.acceptance_sum / (draws * self.settings.chains) as f64
     }
 
-    /// Divergent trajectories of NUTS among the draws so far. More than a few mean that a part of
+    /// Returns the number of divergent trajectories of NUTS among the draws so far. More than a few mean that a part of
     /// the posterior was not explored.
     pub fn divergences(&self) -> usize {
         self.divergences
     }
 
-    /// The draws so far of the variable (C, S, …) or the statistic (C, S) of this name; `None` if
-    /// there is no such name.
+    /// Returns the draws so far of the variable (C, S, …) or the statistic (C, S) of this name; `None` for an unknown
+    /// name.
     pub fn draws(&self, name: &str) -> Option<ArrayD<f64>> {
         let statistics = self.settings.sampler.statistics();
         let (mut at, mut shape) = (0, None);
@@ -363,21 +349,20 @@ fn record(rows: &mut Rows, draws: &[PosteriorDraw]) {
     draws.iter().for_each(|draw| rows.push([&draw.statistics[..], &draw.parameters]));
 }
 
-/// [`record`], and beside that `make`, where the draws are so many that it takes a while.
+/// Calls [`record`] and `make`, in parallel if there are enough draws.
 fn record_beside<R>(rows: &mut Rows, draws: &[PosteriorDraw], make: impl FnOnce() -> R) -> R {
     if !is_shared_work(draws.len() * rows.width()) {
         record(rows, draws);
         return make();
     }
-    // One thread: what the others do does not wait for it.
+    // One thread records; the others do not wait for it.
     rayon::in_place_scope(|scope| {
         scope.spawn(|_| record(rows, draws));
         make()
     })
 }
 
-/// The acceptance probability, and 1 for a divergent trajectory, from the statistics with which a
-/// row begins.
+/// Returns the acceptance probability, and 1 for a divergent trajectory, from the statistics at the beginning of a row.
 fn acceptance_and_divergence(sampler: &Sampler, row: &[f64]) -> (f64, usize) {
     let divergent = matches!(sampler, Sampler::Nuts { .. }) && row[5] > 0.0;
     (row[1], usize::from(divergent))

@@ -1,16 +1,15 @@
-//! What the draws of a run say about each parameter, and whether they can be trusted.
+//! A summary of each parameter's draws, and checks of their reliability.
 use crate::diagnostics::{ess_bulk, ess_mean, ess_tail, quantile, r_hat};
 use crate::run::Chains;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt;
 
-/// What the draws say about one parameter.
+/// The summary of one parameter's draws.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The parameter's name in CmdStan, with indices from 1: `means.2.1` is the mean of component 2
-    /// in column 1.
+    /// The parameter's name in CmdStan, with indices from 1: `means.2.1` is the mean of component 2 in column 1.
     pub name: String,
     /// Mean.
     pub mean: f64,
@@ -36,7 +35,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Name of the sampler.
+    /// The name of the sampler.
     pub sampler: String,
     /// C.
     pub chains: usize,
@@ -51,7 +50,7 @@ pub struct Summary {
 }
 
 impl Chains {
-    /// Moments, quantiles and diagnostics of all parameters.
+    /// Returns moments, quantiles and diagnostics of all parameters.
     pub fn summary(&self) -> Summary {
         let statistics = self.settings.sampler.statistics().len();
         let names = parameter_names(self).into_iter().enumerate().map(|(i, n)| (statistics + i, n));
@@ -72,18 +71,17 @@ impl Chains {
 }
 
 impl Summary {
-    /// The largest R-hat of all parameters; NaN if no parameter has one.
+    /// Returns the largest R-hat of all parameters; NaN if no parameter has one.
     pub fn max_r_hat(&self) -> f64 {
         self.rows.iter().map(|r| r.r_hat).fold(f64::NAN, f64::max)
     }
 
-    /// The smallest effective sample size, bulk or tail, of all parameters; NaN if no parameter has
-    /// one.
+    /// Returns the smallest effective sample size, bulk or tail, of all parameters; NaN if no parameter has one.
     pub fn min_ess(&self) -> f64 {
         self.rows.iter().flat_map(|r| [r.ess_bulk, r.ess_tail]).fold(f64::NAN, f64::min)
     }
 
-    /// Reasons to distrust the draws, in words, each with advice.
+    /// Returns reasons to distrust the draws, in words, each with advice.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.divergences > 0 {
@@ -109,7 +107,7 @@ impl Summary {
     }
 }
 
-/// CmdStan's names of the parameters, in the order of a row of draws.
+/// Returns CmdStan's names of the parameters, in the order of a row of draws.
 pub(crate) fn parameter_names(run: &Chains) -> Vec<String> {
     let mut names = Vec::new();
     for v in &run.variables {
@@ -127,7 +125,7 @@ pub(crate) fn parameter_names(run: &Chains) -> Vec<String> {
     names
 }
 
-/// The row of a number, from its draws of each chain.
+/// Returns the row of a number, from its draws of each chain.
 fn row(chains: &[Vec<f64>], name: String) -> Row {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let mut all = chains.concat();
@@ -176,7 +174,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A number with about five digits.
+/// Formats a number with about five digits.
 fn short(v: f64) -> String {
     let magnitude = v.abs();
     if magnitude != 0.0 && !(1e-3..1e6).contains(&magnitude) {

@@ -1,9 +1,8 @@
-//! Damaged files: whatever a file of a run or a prior holds, reading it ends with an error or with
-//! a run that can go on. It neither panics nor allocates much more than the file is long.
+//! Damaged files of a run or a prior: reading one ends with an error or with a run that can continue. It neither panics
+//! nor allocates much more than the length of the file.
 //!
-//! A test run reads 10,000 damaged files.
-//! `GMM_FUZZ=1000000 cargo test --release -p gmm-mcmc --test fuzz` reads a million. Case `n` is
-//! always the same: `GMM_FUZZ_CASE=n` reads it alone.
+//! A test run reads 10,000 damaged files. `GMM_FUZZ=1000000 cargo test --release -p gmm-mcmc --test fuzz` reads a
+//! million. Case `n` is always the same: `GMM_FUZZ_CASE=n` reads it alone.
 mod common;
 use common::Nothing;
 use gmm_host::{CovarianceType, Samples};
@@ -26,8 +25,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 const CASES: u64 = 10_000;
 
-/// A reader may allocate this much and [`PER_BYTE`] for each byte of its files. serde reserves at
-/// most 1 MiB for each of a few nested lists of claimed lengths.
+/// A reader may allocate this much, and [`PER_BYTE`] for each byte of its files. serde reserves at most 1 MiB for each
+/// of a few nested lists of claimed lengths.
 const ALLOCATION: usize = 8 << 20;
 const PER_BYTE: usize = 32;
 
@@ -35,7 +34,6 @@ const PRIOR: &str = r#"{"weights": {"dirichlet": {"concentration": [2.0, 1.5]}},
     "means": {"scaled_normal": {"location": [[0.5], [1.0]], "precision": 0.3}},
     "scales": {"inverse_gamma": {"shape": 2.5, "scale": [1.3]}}, "correlations": {"lkj": {"shape": 2}}}"#;
 
-/// The sound files of a run.
 enum Files {
     Journal { state: Vec<u8>, log: Vec<u8> },
     Npz { finished: bool, content: Vec<u8> },
@@ -47,7 +45,7 @@ fn model() -> PosteriorModel {
     PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
 }
 
-/// The files of each sampler's run, stopped in its warm-up, stopped among its draws, and finished.
+/// Returns the files of each sampler's run, stopped in its warm-up, stopped among its draws, and finished.
 fn sound_files(model: &PosteriorModel) -> Vec<Files> {
     let mut all = Vec::new();
     for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE, Sampler::nuts(0.8, 4)] {
@@ -91,7 +89,7 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut ChaCha8Rng) {
             3 => bytes.truncate(at),
             4 => drop(bytes.drain(at..at + length)),
             5 => bytes.splice(at..at, (0..length).map(|_| rng.random())).for_each(drop),
-            // A number that is as large, as small or as little of a number as can be.
+            // An extreme number: not finite, large, small or zero.
             6 => {
                 let v = *[f64::NAN, f64::INFINITY, -f64::MAX, 1e300, -0.0, 5e-324, 1.0].choose(rng).unwrap();
                 let n = 8.min(bytes.len() - at);
@@ -106,12 +104,12 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut ChaCha8Rng) {
     }
 }
 
-/// The .npz with one of its arrays damaged, and checksums that are right.
+/// Returns the .npz with one of its arrays damaged, and correct checksums.
 fn with_damaged_member(npz: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut archive = zip::ZipArchive::new(Cursor::new(npz)).unwrap();
     let mut out = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-    // Every other time it is the state, in which most can be wrong.
+    // Half of the time it is the state, which has the most to damage.
     let state = archive.index_for_name("state.npy").unwrap();
     let which = if rng.random() { state } else { rng.random_range(0..archive.len()) };
     for i in 0..archive.len() {
@@ -119,7 +117,7 @@ fn with_damaged_member(npz: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
         let mut content = Vec::new();
         member.read_to_end(&mut content).unwrap();
         if i == which {
-            // Most damage is behind the header, which is 128 bytes long.
+            // Most damage is after the header, which is 128 bytes long.
             let mut header: Vec<u8> = content.drain(..128).collect();
             damage(if rng.random_range(0..4) == 0 { &mut header } else { &mut content }, rng);
             content.splice(0..0, header).for_each(drop);
@@ -142,8 +140,7 @@ fn write_damaged(files: &Files, folder: &Path, rng: &mut ChaCha8Rng) -> usize {
             if rng.random_range(0..3) == 0 {
                 let hash = Sha256::digest(&log);
                 damage(&mut log, rng);
-                // The right hash of the wrong numbers: else the damage would always be found by the
-                // hash.
+                // The right hash of the wrong numbers: otherwise the hash would always reveal the damage.
                 let at = state.windows(32).position(|w| w == hash.as_slice()).unwrap();
                 state[at..at + 32].copy_from_slice(&Sha256::digest(&log));
             } else {
@@ -166,19 +163,16 @@ fn write_damaged(files: &Files, folder: &Path, rng: &mut ChaCha8Rng) -> usize {
     }
 }
 
-/// What came of a damaged file.
 #[derive(Debug, Clone, Copy)]
 enum Result {
     /// It was refused when it was read.
     Unreadable,
-    /// It was read, but refused when its run was to go on (or a model was to be made with the
-    /// prior).
+    /// It was read, but refused when its run was resumed (or when a model was built with the prior).
     NotResumed,
     /// Its run was resumed (or its prior used).
     Resumed,
 }
 
-/// Reads a run and goes on with it for a while.
 fn read_run(prefix: &Path, size: usize, model: &PosteriorModel) -> Result {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -215,13 +209,12 @@ fn read_run(prefix: &Path, size: usize, model: &PosteriorModel) -> Result {
     Result::Resumed
 }
 
-/// Reads a damaged prior and uses it.
 fn read_prior(model: &PosteriorModel, rng: &mut ChaCha8Rng) -> Result {
     let mut text = PRIOR.as_bytes().to_vec();
     if rng.random_range(0..4) == 0 {
         damage(&mut text, rng);
     } else {
-        // Another value in the place of a digit, so that the JSON remains valid more often.
+        // A different value replaces a digit, so that the JSON remains valid more often.
         let digits: Vec<usize> = (0..text.len()).filter(|&i| text[i].is_ascii_digit()).collect();
         let at = *digits.choose(rng).unwrap();
         let values = ["0", "-1", "7e300", "1e-300", "1e999", "null", "\"1\"", "[]", "[1, 2, 3]", "[[1], [2]]", "{}"];
@@ -267,8 +260,7 @@ fn damaged_files_are_refused_or_go_on() {
     println!("{:10} {:>12} {:>12} {:>12}", "", "unreadable", "not resumed", "resumed");
     for (kind, counts) in ["journal", "npz", "prior"].iter().zip(counts) {
         println!("{kind:10} {:12} {:12} {:12}", counts[0], counts[1], counts[2]);
-        // Each outcome occurs, so that the damage is neither too small nor too large to test
-        // anything.
+        // Every outcome occurs, so the damage is neither too small nor too large for the test.
         assert!(cases.end - cases.start < CASES || counts.iter().all(|&n| n > 0), "{kind}: {counts:?}");
     }
 }

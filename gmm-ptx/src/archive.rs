@@ -57,7 +57,7 @@ pub fn pack(entries: &[crate::Entry]) -> io::Result<Vec<u8>> {
     let kernel = |entry: &crate::Entry| Cubin {
         name: entry.name.clone(),
         registers: None,
-        ptx: crc32fast::hash(entry.text.as_bytes()),
+        ptx: entry.checksum(),
         code: entry.text.clone().into_bytes(),
     };
     let packing = Packing { group: 256 << 10, bits: (3, 0, 0) };
@@ -81,6 +81,7 @@ mod tests {
         assert_eq!(archive.names().collect::<Vec<_>>(), ["a", "b"]);
         for entry in entries() {
             assert_eq!(archive.text(&entry.name).unwrap().as_ref(), Some(&entry.text));
+            assert_eq!(archive.checksum(&entry.name), Some(entry.checksum()));
         }
         assert!(archive.text("c").unwrap().is_none() && archive.checksum("c").is_none());
         assert_ne!(archive.checksum("a"), archive.checksum("b"));

@@ -23,3 +23,11 @@ pub struct Entry {
     /// The PTX module with this kernel alone.
     pub text: String,
 }
+
+impl Entry {
+    /// The CRC-32 of the text, as [`Archive::checksum`] returns it.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        crc32fast::hash(self.text.as_bytes())
+    }
+}

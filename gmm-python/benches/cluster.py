@@ -4,7 +4,7 @@
     python cluster.py measure cluster.jsonl 1024,128,full     # adds what is measured for this shape alone
     python cluster.py model cluster.jsonl [plot]   # fits the model, prints its tables, and draws a plot
 
-Each worker holds one sample, so that nearly all of the time is for parameters and statistics. What a worker does of that
+Each worker holds one sample, so that nearly all the time is for parameters and statistics. What a worker does of that
 (decoding, the factors of the covariances, encoding) is timed apart in one process, and so is the M-step, which the process
 that drives the fit makes. All workers do their part at once where each has a core of its own; here they take turns on the
 cores that there are, which the fit of the model allows for. Times are the least of some rounds, because other work disturbs them.

@@ -55,7 +55,7 @@ def test_fit_of_iris(library, benchmark):
 
 @pytest.mark.parametrize("library", CLASSES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.parametrize("covariance_type", ["diag", "full", "tied"])
 def test_ten_iterations(library, dtype, covariance_type, million, benchmark):
     benchmark.group = f"ten iterations, N=10⁶ D={D} K={K} {covariance_type} {dtype}"
     x, params = million.astype(dtype), start(covariance_type)

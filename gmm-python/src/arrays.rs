@@ -1,4 +1,4 @@
-//! NumPy's arrays as those of the engine.
+//! Converts NumPy's arrays for the engine.
 use crate::errors::exception;
 use gaussmix::data::View;
 use gaussmix::memory;
@@ -9,14 +9,14 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-/// Samples as Python gave them: float32 or float64, (N, D), in any memory order.
+/// Samples as given by Python: float32 or float64, (N, D), in any memory order.
 pub enum Matrix<'py> {
     F32(Bound<'py, PyArray<f32, Ix2>>),
     F64(Bound<'py, PyArray<f64, Ix2>>),
 }
 
 impl<'py> Matrix<'py> {
-    /// Takes an array as it is; only one that is not aligned is copied.
+    /// Takes an array as it is; only a misaligned one is copied.
     pub fn new(x: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(x) = x.cast::<PyArray<f64, Ix2>>() {
             return plain(x).map(Self::F64);
@@ -35,7 +35,7 @@ impl<'py> Matrix<'py> {
     }
 }
 
-/// The array itself, or a copy of an array whose elements do not lie where a float may lie.
+/// Returns the array itself, or a copy if its elements are misaligned.
 pub fn plain<'py, T: Element, D: Dimension>(x: &Bound<'py, PyArray<T, D>>) -> PyResult<Bound<'py, PyArray<T, D>>> {
     let size = size_of::<T>() as isize;
     // SAFETY: `as_array_ptr` points to the array object itself, which `x` keeps alive.
@@ -47,19 +47,18 @@ pub fn plain<'py, T: Element, D: Dimension>(x: &Bound<'py, PyArray<T, D>>) -> Py
     Ok(x.call_method0(intern!(x.py(), "copy"))?.cast_into::<PyArray<T, D>>()?)
 }
 
-/// A view of an array that [`plain`] gave.
+/// Returns a view of an array that [`plain`] returned.
 pub fn view<'a, T: Element, D: Dimension>(x: &'a Bound<'_, PyArray<T, D>>) -> ArrayView<'a, T, D> {
-    // SAFETY: `x` keeps the memory alive, and `plain` has seen that each element is aligned and
-    // that the strides are multiples of an element. This crate makes no mutable view of an array of
-    // Python's. That no other thread writes to the array during a call is the promise that the
-    // documentation of the Python package asks for, as that of NumPy does.
+    // SAFETY: `x` keeps the memory alive, and `plain` has checked that each element is aligned and that the strides are
+    // multiples of an element. This crate makes no mutable view of a Python array. The documentation of the Python
+    // package asks callers, as NumPy's does, that no other thread writes to the array during a call.
     unsafe { x.as_array() }
 }
 
-/// Numbers of any kind and shape as float64 by rows.
+/// Returns numbers of any kind and shape as float64, row-major.
 pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
     let own = |x: &Bound<'_, PyArrayDyn<f64>>| {
-        // An array may say that it has more numbers than it holds (`np.broadcast_to`).
+        // An array may claim more numbers than it holds (`np.broadcast_to`).
         memory::check("the numbers", x.shape(), 2 * size_of::<f64>(), "give fewer at a time").map_err(exception)?;
         Ok(view(&plain(x)?).as_standard_layout().into_owned())
     };
@@ -71,14 +70,12 @@ pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
     own(array.cast::<PyArrayDyn<f64>>()?)
 }
 
-/// Numbers (N,).
 pub fn vector(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array1<f64>> {
     let x = numbers(x)?;
     let shape = x.shape().to_vec();
     x.into_dimensionality::<Ix1>().map_err(|_| wrong_shape(what, "(N,)", &shape))
 }
 
-/// Numbers (N, M).
 pub fn matrix(what: &str, x: &Bound<'_, PyAny>) -> PyResult<Array2<f64>> {
     let x = numbers(x)?;
     let shape = x.shape().to_vec();
@@ -89,7 +86,7 @@ fn wrong_shape(what: &str, wanted: &str, shape: &[usize]) -> PyErr {
     PyValueError::new_err(format!("{what} must have the shape {wanted}, but have {shape:?}"))
 }
 
-/// Covariances, or what has their shape, of a known type.
+/// Returns covariances, or values in their shape, of a known type.
 pub fn covariances(covariance_type: CovarianceType, k: usize, d: usize, x: ArrayD<f64>) -> PyResult<Covariances> {
     let expected = covariance_type.shape(k, d);
     if x.shape() != expected {
@@ -101,7 +98,7 @@ pub fn covariances(covariance_type: CovarianceType, k: usize, d: usize, x: Array
     Covariances::from_vec(covariance_type, k, d, x.into_raw_vec_and_offset().0).map_err(exception)
 }
 
-/// The type that covariances of this shape have, if the shape tells.
+/// Returns the type of covariances of this shape, if it is unambiguous.
 pub fn covariance_type_of(shape: &[usize], k: usize, d: usize) -> PyResult<CovarianceType> {
     let fits: Vec<_> = CovarianceType::ALL.into_iter().filter(|t| t.shape(k, d) == shape).collect();
     match fits[..] {
@@ -115,7 +112,6 @@ pub fn covariance_type_of(shape: &[usize], k: usize, d: usize) -> PyResult<Covar
     }
 }
 
-/// The parameters of one mixture, as numbers.
 pub fn mixture(
     weights: ArrayD<f64>,
     means: ArrayD<f64>,
@@ -135,7 +131,7 @@ pub fn mixture(
     mixture.and_then(|mixture| mixture.with_covariance_model(model)).map_err(exception)
 }
 
-/// Covariances, or what has their shape, as NumPy's array.
+/// Returns covariances, or values in their shape, as a NumPy array.
 pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> Bound<'py, PyAny> {
     match covariances {
         Covariances::Full(v) => v.clone().into_pyarray(py).into_any(),
@@ -144,19 +140,16 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
     }
 }
 
-/// The type of the arrays that hold covariances of a model. Raises `ValueError` for a name that no model
-/// has.
+/// Returns the type of the arrays that hold covariances of a model. Raises `ValueError` for an unknown name.
 #[pyfunction]
 pub fn covariance_form(name: &str) -> PyResult<&'static str> {
     covariance_type(name).map(CovarianceType::name)
 }
 
-/// The model of this name.
 pub fn covariance_model(name: &str) -> PyResult<CovarianceModel> {
     name.parse().map_err(exception)
 }
 
-/// The type of the arrays that hold covariances of the model of this name.
 pub fn covariance_type(name: &str) -> PyResult<CovarianceType> {
     covariance_model(name).map(CovarianceModel::form)
 }

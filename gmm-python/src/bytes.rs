@@ -1,12 +1,12 @@
-//! Statistics and mixtures as bytes: a magic word, the covariance model, K and D, and numbers in
-//! float64, all little endian. Of symmetric matrices only the lower triangle is there, row by row.
+//! Statistics and mixtures as bytes: a magic word, the covariance model, K and D, and numbers in float64, all little
+//! endian. Symmetric matrices are stored as lower triangles, row by row.
 use gaussmix::model::{CovarianceModel, CovarianceType, Covariances};
 use ndarray::{ArrayView2, ArrayViewMut2};
 
 /// The beginning; its last byte is the version.
 pub type Magic = [u8; 8];
 
-/// Writes numbers and, behind them, `matrices` of K components over D features.
+/// Writes numbers, and then `matrices` of K components over D features.
 pub fn write(
     magic: &Magic,
     model: CovarianceModel,
@@ -32,7 +32,6 @@ pub fn write(
     bytes
 }
 
-/// What bytes hold.
 pub struct Read {
     pub model: CovarianceModel,
     pub k: usize,
@@ -41,8 +40,8 @@ pub struct Read {
     pub matrices: Covariances,
 }
 
-/// Reads what [`write()`] wrote; `n_numbers` of K and D says how many numbers come before the
-/// matrices. `None` where the bytes are of another length or kind.
+/// Reads the bytes of [`write()`]; `n_numbers` of K and D is the count of numbers before the matrices. `None` if the
+/// bytes have another length or kind.
 pub fn read(magic: &Magic, bytes: &[u8], n_numbers: impl Fn(usize, usize) -> Option<usize>) -> Option<Read> {
     let (head, rest) = bytes.strip_prefix(magic.as_slice())?.split_at_checked(24)?;
     let mut sizes =
@@ -74,7 +73,7 @@ pub fn read(magic: &Magic, bytes: &[u8], n_numbers: impl Fn(usize, usize) -> Opt
     Some(Read { model, k, d, numbers: before, matrices })
 }
 
-/// How many numbers are written of matrices.
+/// Returns the count of numbers written for matrices.
 fn triangles(covariance_type: CovarianceType, k: usize, d: usize) -> Option<usize> {
     let triangle = || Some(d.checked_mul(d.checked_add(1)?)? / 2);
     match covariance_type {

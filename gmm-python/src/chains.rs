@@ -20,13 +20,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Fits by EM of which the best is where the chains start, as in the command `gmm mcmc`.
+/// The chains start at the best of this many fits by EM, as in the command `gmm mcmc`.
 const FITS: usize = 10;
-/// The least time between two looks at whether Ctrl-C was pressed, which are also the times of the
-/// callback.
+/// The least time between two checks for Ctrl-C, and between two calls of the callback.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is drawn from, and how.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct ChainOptions {
@@ -72,10 +70,10 @@ impl ChainOptions {
     }
 }
 
-/// Whether there is memory for so many draws of each chain: as the run keeps them, and as arrays.
+/// Checks that memory is enough for the draws of each chain, both in the run and as arrays.
 fn check_draws(model: &PosteriorModel, settings: &Settings, draws: usize) -> PyResult<()> {
     let numbers = settings.sampler.statistics().len() + model.variables().iter().map(Variable::size).sum::<usize>();
-    let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer of them, or raise thin and make fewer");
+    let (shape, remedy) = ([settings.chains, draws, numbers], "make fewer draws, with a larger thin if necessary");
     memory::check("the draws", &shape, 2 * size_of::<f64>(), remedy).map_err(exception)
 }
 
@@ -97,7 +95,7 @@ impl Chains {
 
 #[pymethods]
 impl Chains {
-    /// A run that has made no draw, or with `resume` one that was saved under this prefix.
+    /// Returns a run without draws, or with `resume` the one saved under this prefix.
     #[new]
     #[pyo3(signature = (x, sample_weight, options, init=None, resume=None, missing=false))]
     fn new(
@@ -122,8 +120,8 @@ impl Chains {
         compute(py, || begin(samples, &options, init, resume))?.map(|inner| Self(Mutex::new(inner)))
     }
 
-    /// Goes on until all draws are made, the callback gives something true, or Ctrl-C is pressed.
-    /// Gives whether all draws are made, and the exception that ended the run.
+    /// Advances until all draws are made, the callback returns a true value, or Ctrl-C is pressed. Returns whether all
+    /// draws are made, and the exception that ended the run.
     #[pyo3(signature = (callback=None))]
     fn advance(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<(bool, Option<PyErr>)> {
         compute(py, || {
@@ -149,22 +147,21 @@ impl Chains {
         })?
     }
 
-    /// The draws so far of a variable (C, S, …) or of a statistic (C, S).
+    /// Returns the draws so far of a variable (C, S, …) or of a statistic (C, S).
     fn draws<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
         let draws = self.lock().run.draws(name);
         let draws = draws.ok_or_else(|| PyValueError::new_err(format!("no variable has the name '{name}'")))?;
         Ok(draws.into_pyarray(py))
     }
 
-    /// The names of the variables, and those of the sampler's statistics.
     fn names(&self) -> (Vec<String>, Vec<&'static str>) {
         let inner = self.lock();
         let variables = inner.model.variables().into_iter().map(|v| v.name).collect();
         (variables, inner.run.settings().sampler.statistics().to_vec())
     }
 
-    /// A table as text, the reasons to distrust the draws, and a row of numbers for each parameter.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Returns a table as text, the reasons to distrust the draws, and a row of numbers for each parameter.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn summary(&self, py: Python<'_>) -> PyResult<(String, Vec<String>, Vec<(String, Vec<f64>)>)> {
         let summary = compute(py, || self.lock().run.summary())?;
         let row = |r: &gaussmix::mcmc::Row| {
@@ -174,20 +171,18 @@ impl Chains {
         Ok((summary.to_string(), summary.warnings(), summary.rows.iter().map(row).collect()))
     }
 
-    /// Draws made so far of each chain.
     #[getter]
     fn drawn(&self) -> usize {
         self.lock().run.drawn()
     }
 
-    /// Changes the number of draws.
     fn set_draws(&self, draws: usize) -> PyResult<()> {
         let mut inner = self.lock();
         check_draws(&inner.model, inner.run.settings(), draws)?;
         inner.run.set_draws(draws).map_err(sampler_exception)
     }
 
-    /// Writes what the command `gmm mcmc` writes.
+    /// Writes the files of the command `gmm mcmc`.
     #[pyo3(signature = (prefix, overwrite=false))]
     fn save(&self, py: Python<'_>, prefix: PathBuf, overwrite: bool) -> PyResult<Vec<PathBuf>> {
         compute(py, || {
@@ -220,7 +215,7 @@ fn begin(
         let made = saved.run().settings().clone().draws(settings.draws);
         if made != settings {
             return Err(PyValueError::new_err(format!(
-                "{}: belongs to a run with other settings; give the same, of which only the number of draws may be larger",
+                "{}: belongs to a run with other settings; give the same settings (the number of draws may be larger)",
                 prefix.display()
             )));
         }
@@ -246,7 +241,7 @@ fn begin(
     Ok(Inner { model, evaluator, run })
 }
 
-/// Looks for signals, and calls the callback with how far the run has come. True ends the run.
+/// Checks for signals, and calls the callback with the progress of the run. Returns whether to end the run.
 fn look(progress: &Progress<'_>, callback: Option<&Py<PyAny>>) -> PyResult<bool> {
     Python::attach(|py| {
         py.check_signals()?;

@@ -1,4 +1,4 @@
-//! Samples that are resident in a device, and what is computed of them.
+//! Samples resident in a device, and computations over them.
 use crate::arrays::{self, Matrix, view};
 use crate::errors::exception;
 use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational, run};
@@ -25,7 +25,7 @@ type Found = (Mixture, f64, usize);
 
 /// Samples in a device.
 ///
-/// Python's array is borrowed where it is not copied, and kept alive beside the evaluator.
+/// An array of Python that is not copied is borrowed, and kept alive beside the evaluator.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Data {
     // Before `array`, so that it is dropped first.
@@ -34,12 +34,10 @@ pub struct Data {
     array: Option<Py<PyAny>>,
     shape: (usize, usize),
     dtype: Py<PyArrayDescr>,
-    /// Whether the samples lie elsewhere: an evaluation calls an object of Python, on the thread that
-    /// asks for it.
+    /// Whether the samples are elsewhere: evaluations call an object of Python, on the calling thread.
     remote: bool,
 }
 
-/// The numbers of samples (N, D).
 pub fn numbers((n, d): (usize, usize)) -> usize {
     n.saturating_mul(d)
 }
@@ -51,12 +49,12 @@ pub fn dim(x: View<'_>) -> (usize, usize) {
     }
 }
 
-/// A view that outlives its borrow of the array object.
+/// Returns a view that outlives its borrow of the array object.
 ///
 /// # Safety
 /// The array must live as long as the view is used.
 unsafe fn outliving<'a, T>(view: ArrayView2<'a, T>) -> ArrayView2<'static, T> {
-    // SAFETY: only the lifetime differs, for which the caller answers.
+    // SAFETY: only the lifetime differs, which the caller guarantees.
     unsafe { std::mem::transmute::<ArrayView2<'a, T>, ArrayView2<'static, T>>(view) }
 }
 
@@ -75,12 +73,10 @@ impl Data {
     }
 
     fn lock(&self) -> MutexGuard<'_, Box<dyn Evaluator>> {
-        // An evaluator computes each result anew, so that a panic in an earlier call does not
-        // matter.
+        // An evaluator computes each result anew, so a panic in an earlier call does not matter.
         self.evaluator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` with the evaluator, without the GIL.
     fn evaluate<T: Send>(
         &self,
         py: Python<'_>,
@@ -90,7 +86,6 @@ impl Data {
         if self.remote { compute(py, work) } else { interruptible(py, numbers(self.shape), work) }?.map_err(exception)
     }
 
-    /// Loads checked samples.
     fn load(
         device: Device,
         samples: Samples<'static>,
@@ -112,8 +107,8 @@ impl Data {
     }
 }
 
-/// The labels of samples: numbers of components (N,), -1 where that is not known, or a mask of the
-/// components that each sample may belong to (N, K); and K.
+/// Returns the labels of samples: numbers of components (N,), -1 if unknown, or a mask of the components allowed for
+/// each sample (N, K); and K.
 fn labels((given, n_components): (Bound<'_, PyAny>, usize)) -> PyResult<Labels> {
     if let Ok(mask) = given.extract::<PyReadonlyArray2<'_, bool>>() {
         return Labels::from_mask(mask.as_array()).map_err(exception);
@@ -123,7 +118,7 @@ fn labels((given, n_components): (Bound<'_, PyAny>, usize)) -> PyResult<Labels> 
     Labels::new(&known, n_components).map_err(exception)
 }
 
-/// Checks samples, in which NaN stands for a missing value if `missing` says so.
+/// Checks samples; with `missing`, NaN stands for a missing value.
 pub fn checked(x: View<'_>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     match x {
         View::F32(x) => f32::samples(x, missing),
@@ -131,24 +126,23 @@ pub fn checked(x: View<'_>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     }
 }
 
-/// Checks samples, which are borrowed for as long as the caller answers for, or copied.
+/// Checks samples, which are borrowed under the caller's guarantee, or copied.
 fn samples<T: Element + gaussmix::data::Element + 'static>(
     x: ArrayView2<'_, T>,
     copy: bool,
     missing: bool,
 ) -> gaussmix::Result<Samples<'static>> {
     if copy {
-        // An array may say that it has more numbers than it holds (`np.broadcast_to`).
+        // An array may claim more numbers than it holds (`np.broadcast_to`).
         let remedy = "take fewer rows at a time, or copy=False";
         gaussmix::memory::check("the samples", x.shape(), size_of::<T>(), remedy)?;
         return T::shared_samples(x.to_owned().into_shared(), missing);
     }
-    // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and hands out
-    // neither.
+    // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and exposes neither.
     T::samples(unsafe { outliving(x) }, missing)
 }
 
-/// The samples with what is missing filled in: with means, or with `draws` draws.
+/// Fills in the missing values of samples with means, or with `draws` draws.
 #[pyfunction]
 #[pyo3(signature = (x, mixture, draws=None, seed=0))]
 pub fn impute<'py>(
@@ -168,10 +162,10 @@ pub fn impute<'py>(
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
-/// The options with the memory that samples may take, by default half of it: where neither that nor
-/// the memory of GPUs holds them, they are loaded chunk by chunk, again for each pass.
+/// Adds the memory that samples may take to the options, by default half of the memory. Samples that fit neither there
+/// nor into the memory of GPUs are loaded chunk by chunk, again for each pass.
 fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
-    // To ask the system takes longer than to evaluate a few samples.
+    // Asking the system takes longer than evaluating a few samples.
     static HALF_OF_THE_MEMORY: LazyLock<u64> = LazyLock::new(gaussmix::memory::half);
     options.memory(memory.unwrap_or_else(|| *HALF_OF_THE_MEMORY))
 }
@@ -231,21 +225,20 @@ impl Data {
         Ok(Self { evaluator: Mutex::new(evaluator), array, shape, dtype: dtype.unbind(), remote: false })
     }
 
-    /// Samples that lie elsewhere, and of which an object gives the results, under their labels if they
-    /// have some.
+    /// Returns samples elsewhere, whose results `object` computes, restricted by their labels, if any.
     #[staticmethod]
     #[pyo3(signature = (object, labels=None))]
     fn remote(object: &Bound<'_, PyAny>, labels: Option<(Bound<'_, PyAny>, usize)>) -> PyResult<Self> {
         let labels = labels.map(self::labels).transpose()?;
         let remote = Remote::new(object, labels)?;
         let shape = (remote.n_samples(), remote.n_features());
-        // What the results are in; the samples' own type is known where they are.
+        // The type of the results; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
         Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, shape, dtype, remote: true })
     }
 
-    /// The total log-likelihood and its derivatives by weights, means and covariances.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Returns the total log-likelihood and its derivatives by weights, means and covariances.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn gradient<'py>(
         &self,
         py: Python<'py>,
@@ -257,12 +250,12 @@ impl Data {
         Ok((gradient.log_likelihood, weights, means, covariances))
     }
 
-    /// The mean log-likelihood of a sample, by weight.
+    /// Returns the mean log-likelihood of a sample, by weight.
     fn mean_score(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<f64> {
         self.evaluate(py, |data| Ok(data.log_likelihood(&mixture.0)? / data.total_weight()))
     }
 
-    /// The total log-likelihood of one mixture, or an array of those of several.
+    /// Returns the total log-likelihood of one mixture, or an array of those of several.
     fn totals<'py>(&self, py: Python<'py>, mixtures: &Mixtures) -> PyResult<Bound<'py, PyAny>> {
         match &mixtures.0 {
             Sets::One(mixture) => {
@@ -276,20 +269,18 @@ impl Data {
         }
     }
 
-    /// The log-likelihood of each sample.
     fn scores<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<f64>>> {
         Ok(self.evaluate(py, |data| data.score_samples(&mixture.0))?.into_pyarray(py))
     }
 
-    /// The most probable component of each sample.
     fn labels<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let labels = self.evaluate(py, |data| data.predict(&mixture.0))?;
         Ok(labels.into_iter().map(|k| k as i64).collect::<Vec<_>>().into_pyarray(py))
     }
 
-    /// Samples drawn by their distance to narrow components, for the start of a fit: their rows,
-    /// keys and distances. The first sample is row `first_row` of the whole.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Draws samples by their distance to narrow components, for the start of a fit. Returns their rows, keys and
+    /// distances. The first sample is row `first_row` of the whole.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn draw<'py>(
         &self,
         py: Python<'py>,
@@ -305,23 +296,21 @@ impl Data {
         Ok((rows.into_pyarray(py), keys.into_pyarray(py), far.into_pyarray(py)))
     }
 
-    /// The responsibilities.
     fn responsibilities<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
         Ok(self.evaluate(py, |data| data.predict_proba(&mixture.0))?.into_pyarray(py))
     }
 
-    /// The derivatives of each sample's log-likelihood by the sample.
+    /// Returns the derivatives of each sample's log-likelihood by the sample.
     fn score_function<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
         Ok(self.evaluate(py, |data| mixture.0.score_function(data))?.into_pyarray(py))
     }
 
-    /// The E-step.
     fn e_step(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Statistics> {
         self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)
     }
 
-    /// mclust's EM from the M-step of each of these statistics under a model: the mixture, its log-likelihood and the
-    /// number of iterations; None where a component is empty or collapses.
+    /// Runs mclust's EM from the M-step of each of these statistics under a model. Returns the mixture, its log-likelihood
+    /// and the number of iterations; None where a component is empty or collapses.
     fn me(
         &self,
         py: Python<'_>,
@@ -341,9 +330,9 @@ impl Data {
         self.evaluate(py, |data| starts.iter().map(|start| one(data, start)).collect())
     }
 
-    /// Fits to the samples by the method whose options are given. `course` says where runs begin and sees
-    /// their iterations: [`run`]. A fit goes on at `before`, a mixture or a posterior, whose last lower
-    /// bound may be given. `units` are those of the samples, if they are standardised.
+    /// Fits to the samples by the method of the options. `course` starts runs and observes their iterations: [`run`]. A
+    /// fit continues at `before`, a mixture or a posterior, whose last lower bound may be given. `units` are those of
+    /// the samples, if they are standardised.
     #[pyo3(signature = (options, course=None, before=None, lower_bound=None, units=None))]
     fn fit(
         &self,
@@ -359,8 +348,8 @@ impl Data {
         }
     }
 
-    /// A fit that starts at a mixture of fewer components, some of which are split; none where no split
-    /// is possible. All is in the units of the data, and the samples are in `units`.
+    /// Fits from a mixture of fewer components, some of which are split; returns `None` if a split is impossible.
+    /// Arguments and results are in the units of the data, and the samples are in `units`.
     #[pyo3(signature = (options, seed, before, units=None))]
     fn grown(
         &self,
@@ -389,7 +378,6 @@ impl Data {
         self.shape
     }
 
-    /// The type of the samples.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Py<PyArrayDescr> {
         self.dtype.clone_ref(py)
@@ -400,7 +388,7 @@ impl Data {
         self.evaluate(py, |data| Ok(data.total_weight()))
     }
 
-    /// The device and the kernel of the last evaluation.
+    /// Returns the device and the kernel of the last evaluation.
     fn describe(&self, py: Python<'_>) -> PyResult<(String, String)> {
         self.evaluate(py, |data| {
             let Description { device, kernel, gpu_problem, .. } = data.describe();
@@ -409,8 +397,8 @@ impl Data {
     }
 }
 
-/// The mean log-likelihood of a sample, of samples that are looked at this once: what loading them
-/// as [`Data`] gives, with less around it.
+/// Returns the mean log-likelihood of a sample, for samples used only once: the result of loading them as [`Data`],
+/// with less overhead.
 #[pyfunction]
 #[pyo3(signature = (x, mixture, device, threads=None, memory=None, missing=false))]
 pub fn mean_score(

@@ -22,11 +22,11 @@ create_exception!(
     "There are fewer samples that count than components."
 );
 
-/// The exception for an error of the engine: `RuntimeError` for what the machine lacks, but
-/// `MemoryError` for memory, and `ValueError` for what the caller gave.
+/// Returns the exception for an error of the engine: `RuntimeError` for a lack of the machine, except `MemoryError` for
+/// memory, and `ValueError` for bad arguments.
 pub fn exception(error: Error) -> PyErr {
     let error = match error {
-        // What an object of Python raised that an evaluator asked.
+        // The exception that an object of Python raised when an evaluator called it.
         Error::Load(source) => match source.downcast::<PyErr>() {
             Ok(exception) => return *exception,
             Err(source) => Error::Load(source),
@@ -47,8 +47,7 @@ pub fn exception(error: Error) -> PyErr {
     }
 }
 
-/// The exception for an error of a file: that which `open` would raise, or `ValueError` for its
-/// content.
+/// Returns the exception for an error of a file: that of `open`, or `ValueError` for its content.
 pub fn file_exception(error: io::Error) -> PyErr {
     let text = error.to_string();
     let io::Problem::Io { error, .. } = error.problem else { return PyValueError::new_err(text) };
@@ -59,7 +58,6 @@ pub fn file_exception(error: io::Error) -> PyErr {
     }
 }
 
-/// The exception for an error of a sampler.
 pub fn sampler_exception(error: mcmc::Error) -> PyErr {
     match error {
         mcmc::Error::Host(error) => exception(error),

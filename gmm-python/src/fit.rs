@@ -20,26 +20,21 @@ use std::time::{Duration, Instant};
 
 type Units = gaussmix::fit::Standardization;
 
-/// The least time between two looks at whether Ctrl-C was pressed: to look needs the GIL, which
-/// other threads may hold.
+/// The least time between two checks for Ctrl-C: a check needs the GIL, which other threads may hold.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The names of the options of a fit: those that all fits have, and those of a method.
+/// Returns the names of the options of a fit: those of all fits, and those of each method.
 #[pyfunction]
 pub fn option_names() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     (FitOptions::NAMES.to_vec(), Em::NAMES.to_vec(), Variational::NAMES.to_vec())
 }
 
-/// A method as Python has it.
 pub trait OfPython: Method<Model: ToPython + Serialize + DeserializeOwned> + Serialize + DeserializeOwned {
-    /// The names of its options.
     const NAMES: &[&str];
 
-    /// The fit with the options that are arrays.
     fn with_arrays(fitting: Fitting<Self>, arrays: &Arrays<'_>) -> PyResult<Fitting<Self>>;
 }
 
-/// Options that are arrays, by name.
 pub struct Arrays<'py> {
     given: Bound<'py, PyDict>,
     covariance_type: CovarianceType,
@@ -50,7 +45,7 @@ impl<'py> Arrays<'py> {
         Ok(self.given.get_item(name)?.filter(|value| !value.is_none()))
     }
 
-    /// Covariances of K components in the covariance type's shape.
+    /// Returns covariances of K components in the covariance type's shape.
     fn covariances(&self, name: &str, k: usize) -> PyResult<Option<Covariances>> {
         let Some(given) = self.get(name)? else { return Ok(None) };
         let numbers = arrays::numbers(&given)?;
@@ -84,12 +79,11 @@ impl OfPython for Variational {
     }
 }
 
-/// Whether options are those of variational inference.
 pub fn is_variational(options: &Bound<'_, PyDict>) -> PyResult<bool> {
     options.contains("weight_concentration_prior_type")
 }
 
-/// The fit that options describe: numbers and texts by their names, and a dict `arrays`.
+/// Returns the fit that options describe: numbers and texts by their names, and a dict `arrays`.
 pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>> {
     let options = options.copy()?;
     let arrays = options.get_item("arrays")?.map(|arrays| arrays.cast_into::<PyDict>()).transpose()?;
@@ -107,11 +101,9 @@ pub fn fitting<M: OfPython>(options: &Bound<'_, PyDict>) -> PyResult<Fitting<M>>
     M::with_arrays(fitting, &Arrays { given, covariance_type })
 }
 
-/// What the mixtures of a fit are in Python.
 pub trait ToPython: FittedModel {
     fn to_python(&self, py: Python<'_>) -> PyResult<Py<PyAny>>;
 
-    /// The engine's value.
     fn of_python(given: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
 
@@ -135,7 +127,6 @@ impl ToPython for gaussmix::model::VariationalMixture {
     }
 }
 
-/// What a fit gives.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fit {
     mixture: Py<PyAny>,
@@ -147,7 +138,6 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// A fit whose mixture becomes one of Python.
     pub fn of<M>(fit: gaussmix::fit::Fit<M>, to_python: impl FnOnce(&M) -> PyResult<Py<PyAny>>) -> PyResult<Self> {
         let mixture = to_python(&fit.mixture)?;
         let gaussmix::fit::Fit { lower_bounds, converged, stopped, retained, .. } = fit;
@@ -182,13 +172,13 @@ impl Fit {
         self.retained.clone()
     }
 
-    /// The exception that ended the fit: of the callback, or KeyboardInterrupt.
+    /// Returns the exception that ended the fit: of the callback, or KeyboardInterrupt.
     #[getter]
     fn error(&self, py: Python<'_>) -> Option<PyErr> {
         self.error.as_ref().map(|error| error.clone_ref(py))
     }
 
-    /// A fit by EM to standardised samples as one to the samples themselves.
+    /// Converts a fit by EM from standardised samples to the samples themselves.
     fn restored(&self, py: Python<'_>, units: &Standardization) -> PyResult<Self> {
         let mixture = gaussmix::model::Mixture::of_python(self.mixture.bind(py))?;
         let mixture = units.0.restore(&mixture).map_err(exception)?.to_python(py)?;
@@ -198,13 +188,13 @@ impl Fit {
     }
 }
 
-/// Fits to the evaluator's samples. To be called without the GIL.
+/// Fits to the evaluator's samples. Call it without the GIL.
 ///
-/// `course`, if there is one, has the methods `begin(run)`, `start(run)` (a seed, a mixture or posterior
-/// with what is added to its first lower bound, or statistics), `end(lower_bound, converged)`, and
-/// `callback()`, which gives what is called after each iteration or None. `before` is where a fit goes
-/// on, with its last lower bound. If the samples are in standardised `units`, the fit and all that is
-/// said of it are in those of the data, and so are given parameters and `before`; starts are not.
+/// `course`, if any, has the methods `begin(run)`, `start(run)` (returns a seed, a mixture or posterior with the
+/// addition to its first lower bound, or statistics), `end(lower_bound, converged)`, and `callback()`, which returns
+/// None or a function to call after each iteration. A fit continues at `before`, with its last lower bound. If the
+/// samples are in standardised `units`, the fit and its reports are in the units of the data, and so are given
+/// parameters and `before`; starts are not.
 pub fn run<M: OfPython>(
     evaluator: &mut dyn Evaluator,
     fitting: Fitting<M>,
@@ -240,21 +230,20 @@ pub fn run<M: OfPython>(
     Ok(Fit { error: watch.error, ..fit })
 }
 
-/// The fit whose given parameters are in the units of the data.
+/// Returns the fit with given parameters converted from the units of the data.
 pub fn in_units<M: OfPython>(fitting: Fitting<M>, units: Option<&Units>) -> PyResult<Fitting<M>> {
     units.map_or(Ok(fitting.clone()), |units| fitting.standardized(units)).map_err(exception)
 }
 
-/// How much lower a lower bound is in the units of the data.
+/// Returns the decrease of a lower bound in the units of the data.
 fn shift<M: ToPython>(model: &M, units: Option<&Units>) -> f64 {
     units.map_or(0.0, |units| model.lower_bound_shift(units))
 }
 
-/// The starts that an object of Python gives.
 struct PythonStarts<'a> {
     course: Py<PyAny>,
     units: Option<&'a Units>,
-    /// Of runs that take turns, the seed of which each has a stream.
+    /// For runs that take turns: the seed of which each has a stream.
     seed_of_turns: Option<Option<u64>>,
 }
 
@@ -300,7 +289,6 @@ impl<M: ToPython> Starts<M> for PythonStarts<'_> {
     }
 }
 
-/// Looks after each iteration whether the fit is to end.
 struct Watch<'a> {
     callback: Option<Py<PyAny>>,
     units: Option<&'a Units>,

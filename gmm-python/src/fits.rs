@@ -18,7 +18,6 @@ use pyo3::types::PyType;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// What a fit finds.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Model {
     Mixture(Box<gaussmix::model::Mixture>),
@@ -33,7 +32,7 @@ impl Model {
         }
     }
 
-    /// What the log-densities of samples have beside those of the density, as scikit-learn counts.
+    /// Returns the constant that scikit-learn's log-densities add to those of the density.
     fn log_factor(&self) -> f64 {
         match self {
             Self::Mixture(mixture) => mixture.log_factor(),
@@ -74,12 +73,10 @@ pub type OneFit = gaussmix::fit::Fit<Model>;
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Fits {
     pub fits: Vec<Result<OneFit, Failure>>,
-    /// K, D and the covariance type.
     pub shape: (usize, usize, CovarianceType),
     pub error: Option<PyErr>,
 }
 
-/// Why a fit failed.
 pub struct Failure {
     text: String,
     exception: PyErr,
@@ -91,7 +88,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// The samples of an array.
 pub fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     let samples = checked(x, missing)?;
     match weights {
@@ -100,11 +96,11 @@ pub fn all(x: View<'_>, weights: Option<Array1<f64>>, missing: bool) -> gaussmix
     }
 }
 
-/// The sets of samples that lie in these rows, each from one row up to another. They may overlap.
+/// Returns the sets of samples in these ranges of rows, which may overlap.
 pub fn sets<'a>(samples: &Samples<'a>, ranges: &[(usize, usize)]) -> gaussmix::Result<Vec<Samples<'a>>> {
     let n_samples = samples.n_samples();
     let set = |&(begin, end): &(usize, usize)| match (begin < end, end <= n_samples) {
-        // The ranges of the columns are known of all samples.
+        // The ranges of the columns are known for all samples.
         (true, true) if end - begin == n_samples => Ok(samples.clone()),
         (true, true) => Ok(samples.rows(begin..end)),
         (false, _) => Err(Error::EmptyData { rows: 0, columns: samples.n_features() }),
@@ -113,8 +109,7 @@ pub fn sets<'a>(samples: &Samples<'a>, ranges: &[(usize, usize)]) -> gaussmix::R
     ranges.iter().map(set).collect()
 }
 
-/// How many fits are pickled: they and what shape they have as JSON, and number, text and exception
-/// of each that failed.
+/// Pickled fits: the fits and their shape as JSON, and number, text and exception of each failure.
 type Pickled<'py> = (String, Vec<(usize, String, Bound<'py, PyAny>)>);
 
 #[pymethods]
@@ -151,7 +146,7 @@ impl Fits {
         self.fits.len()
     }
 
-    /// One of the fits; the exception that a fit of its set alone raises, if it failed.
+    /// Returns one of the fits, or raises the exception of its failure.
     fn __getitem__(&self, py: Python<'_>, index: usize) -> PyResult<Fit> {
         match self.fits.get(index) {
             None => Err(PyIndexError::new_err("there is no such fit")),
@@ -160,13 +155,13 @@ impl Fits {
         }
     }
 
-    /// The exception that ended the fits early: of `progress`, or KeyboardInterrupt.
+    /// Returns the exception that ended the fits early: of `progress`, or KeyboardInterrupt.
     #[getter]
     fn error(&self, py: Python<'_>) -> Option<PyErr> {
         self.error.as_ref().map(|error| error.clone_ref(py))
     }
 
-    /// Why fits failed, by their numbers.
+    /// Returns the reasons of failed fits, by their numbers.
     #[getter]
     fn errors(&self) -> Vec<(usize, String)> {
         let failed = self.fits.iter().enumerate();
@@ -188,8 +183,8 @@ impl Fits {
         self.each(py, |fit| fit.lower_bound(), f64::NAN)
     }
 
-    /// A fit that found a column of which `reg_covar` is more than a thousandth of the variance; the
-    /// column, and that variance.
+    /// Finds a fit with a column whose variance is less than a thousand times `reg_covar`. Returns the fit, the column,
+    /// and that variance.
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, usize, f64)> {
         self.fits.iter().enumerate().find_map(|(number, fit)| {
             let (column, variance) = match &fit.as_ref().ok()?.mixture {
@@ -200,9 +195,8 @@ impl Fits {
         })
     }
 
-    /// The weights (G, K), means (G, K, D) and covariances (G, …) of all fits, NaN for those that
-    /// failed.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Returns the weights (G, K), means (G, K, D) and covariances (G, …) of all fits, NaN for failed ones.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let (k, d, t) = self.shape;
         let shape = t.shape(k, d);
@@ -226,7 +220,7 @@ impl Fits {
         Ok((shaped(weights, vec![g, k])?, shaped(means, vec![g, k, d])?, shaped(covariances, of_covariances)?))
     }
 
-    /// The log-likelihood of each sample under the fit of its set, NaN where that failed.
+    /// Returns the log-likelihood of each sample under the fit of its set, NaN if the fit failed.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -239,7 +233,7 @@ impl Fits {
         })
     }
 
-    /// The most probable component of each sample under the fit of its set, −1 where that failed.
+    /// Returns the most probable component of each sample under the fit of its set, −1 if the fit failed.
     fn labels<'py>(
         &self,
         py: Python<'py>,
@@ -253,13 +247,13 @@ impl Fits {
     }
 }
 
-/// Which fits the samples of an array are evaluated with, and where.
+/// The fits that evaluate the samples of an array, and the device.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct SetsOfFits {
-    /// The rows of each set, which follow each other.
+    /// The consecutive rows of each set.
     ranges: Vec<(usize, usize)>,
-    /// The number of its fit.
+    /// The number of each set's fit.
     fits: Vec<usize>,
     device: String,
     threads: Option<usize>,

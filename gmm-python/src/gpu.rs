@@ -1,4 +1,4 @@
-//! Arrays that another library has put into a GPU's memory, which it hands out by DLPack.
+//! Arrays of other libraries in a GPU's memory, imported by DLPack.
 use crate::errors::exception;
 use crate::loaded::Loaded;
 use dlpark::ffi::{DLDataType, DLDeviceType, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
@@ -15,8 +15,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// The stream that a producer is asked to have its work done before: CUDA's legacy default stream.
-/// The engine waits for it.
+/// CUDA's legacy default stream, before which producers order their work. The engine waits for it.
 const LEGACY_DEFAULT_STREAM: i32 = 1;
 
 /// A float32 or float64 array in a GPU's memory. It holds the producer's array until it is dropped.
@@ -30,16 +29,15 @@ pub struct GpuArray {
     owner: Arc<Owner>,
 }
 
-/// Where to compute with a [`GpuArray`].
+/// The place of computations with a [`GpuArray`].
 pub enum Place {
-    /// Where it is.
     Gpu,
-    /// Where it has to be brought to through the host.
+    /// A device to which the array is copied through the host.
     Host(Device),
 }
 
-/// What the producer handed out. When this is dropped, the producer's deleter runs, attached to the
-/// interpreter, because it may be code of Python. It does not run when the interpreter has ended.
+/// The producer's array. When it is dropped, the producer's deleter runs, attached to the interpreter, because it may
+/// be Python code. It does not run after the interpreter has ended.
 struct Owner(Option<ImportedDlpack>);
 
 impl Drop for Owner {
@@ -52,8 +50,7 @@ impl Drop for Owner {
 
 #[pymethods]
 impl GpuArray {
-    /// Takes an array of a library that knows DLPack. The producer orders its work before the
-    /// legacy default stream.
+    /// Takes an array of a library that supports DLPack. The producer orders its work before the legacy default stream.
     #[new]
     fn new(x: &Bound<'_, PyAny>) -> PyResult<Self> {
         let tensor = import(x)?;
@@ -78,8 +75,7 @@ impl GpuArray {
         let shape = described.shape().iter().map(size).collect::<PyResult<Vec<_>>>()?;
         let strides = described.strides_or_compact().map_err(invalid)?;
         let strides = strides.iter().map(stride).collect::<PyResult<Vec<_>>>()?;
-        // SAFETY: the producer vouches for its own description (the contract of DLPack); nothing is
-        // read here.
+        // SAFETY: the producer guarantees its description (the contract of DLPack); nothing is read here.
         let address = unsafe { described.offset_bytes_ptr() }.map_err(invalid)?.expose_provenance();
         let ordinal = usize::try_from(device.device_id).map_err(overflow)?;
         Ok(Self { address, element, shape, strides, ordinal, owner: Arc::new(Owner(Some(tensor))) })
@@ -103,7 +99,7 @@ impl GpuArray {
         }
     }
 
-    /// A copy on the host, of an array that has one or two dimensions.
+    /// Copies an array of one or two dimensions to the host.
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let shape = self.shape.clone();
         if shape.contains(&0) {
@@ -119,7 +115,7 @@ impl GpuArray {
 }
 
 impl GpuArray {
-    /// Where `device` asks to compute: 'auto' and 'cuda' mean the GPU that the array is on.
+    /// Returns the place that `device` denotes: 'auto' and 'cuda' mean the array's GPU.
     pub fn place(&self, device: &str) -> PyResult<Place> {
         if matches!(device, "auto" | "cuda") {
             return Ok(Place::Gpu);
@@ -134,7 +130,7 @@ impl GpuArray {
         }
     }
 
-    /// An evaluator on the array's GPU. With `copy` it does not look at the array again.
+    /// Returns an evaluator on the array's GPU. With `copy` it does not read the array again.
     pub fn load(&self, weights: Option<Array1<f64>>, options: &LoadOptions, copy: bool) -> gaussmix::Result<Loaded> {
         let mut array = self.array()?;
         if copy {
@@ -147,7 +143,6 @@ impl GpuArray {
         Ok((load_device_array(array, options)?, shape))
     }
 
-    /// The samples on the host.
     pub fn samples(&self) -> gaussmix::Result<Samples<'static>> {
         match self.array()?.to_host()? {
             HostArray::F32(x) => Samples::from_shared_f32(x.into_shared()),
@@ -155,8 +150,7 @@ impl GpuArray {
         }
     }
 
-    /// The array as the engine takes it. One of a single dimension becomes a column; there is none
-    /// of more than two.
+    /// Returns the array for the engine. One of a single dimension becomes a column; more than two are refused.
     fn array(&self) -> gaussmix::Result<DeviceArray> {
         let (shape, strides) = match (&self.shape[..], &self.strides[..]) {
             (&[n], &[row]) => ([n, 1], [row, 1]),
@@ -167,16 +161,14 @@ impl GpuArray {
             }
         };
         let pointer: *const c_void = std::ptr::with_exposed_provenance(self.address);
-        // SAFETY: the producer vouches for shape, strides and address, and for its memory until the
-        // deleter is called, which `owner` does. The producer was asked to order its work before
-        // the legacy default stream. That nobody writes to the array during a call is the promise
-        // that the documentation of the Python package asks for.
+        // SAFETY: the producer guarantees shape, strides and address, and its memory until the deleter is called, which
+        // `owner` does. The producer was asked to order its work before the legacy default stream. The documentation of
+        // the Python package asks that nobody writes to the array during a call.
         unsafe { DeviceArray::new(pointer, self.element, shape, strides, self.ordinal, self.owner.clone()) }
     }
 }
 
-/// Asks the producer for its array. One that does not know versions of DLPack is asked without
-/// them.
+/// Asks the producer for its array, without a version if it does not support DLPack's versions.
 fn import(x: &Bound<'_, PyAny>) -> PyResult<ImportedDlpack> {
     let py = x.py();
     let options = PyDict::new(py);

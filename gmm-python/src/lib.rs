@@ -1,6 +1,6 @@
-//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which
-//! is private to that package. Python checks and completes what a caller gives; what arrives here
-//! in a wrong form is an exception all the same.
+//! The extension module of the Python package `gaussmix`: the engine behind `gaussmix._core`, which is private to that
+//! package. Python checks and completes the arguments of callers; arguments of a wrong form still raise an exception
+//! here.
 mod arrays;
 mod bytes;
 mod chains;
@@ -26,10 +26,9 @@ use gaussmix::model::CovarianceModel;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A device: its name, its description, and why it cannot be used.
+/// A device: its name, its description, and the reason why it cannot be used.
 type Found = (String, Option<String>, Option<String>);
 
-/// The devices that were looked for.
 #[pyfunction]
 fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     let found = threads::compute(py, gaussmix::device::devices)?;
@@ -40,31 +39,30 @@ fn devices(py: Python<'_>) -> PyResult<Vec<Found>> {
     Ok(found.into_iter().map(row).collect())
 }
 
-/// The bytes of a GPU's memory, or of several, that samples can take now, if they are divided over
-/// them; `None` for other devices.
+/// Returns the bytes that samples can take now in the memory of a GPU, or of several that share them; `None` for other
+/// devices.
 #[pyfunction]
 fn free_gpu_memory(py: Python<'_>, device: &str) -> PyResult<Option<u64>> {
     let device: gaussmix::device::Device = device.parse().map_err(errors::exception)?;
     threads::compute(py, || device.free_gpu_memory())
 }
 
-/// Half of the memory that this process may use, in bytes.
+/// Returns half of the memory that this process may use, in bytes.
 #[pyfunction]
 fn half_of_the_memory() -> u64 {
     gaussmix::memory::half()
 }
 
-/// Raises `MemoryError` where an array of this shape, with `element` bytes for each of its
-/// elements, has no room in the memory that is left.
+/// Raises `MemoryError` if an array of this shape, with `element` bytes for each element, does not fit into the free
+/// memory.
 #[pyfunction]
 fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> PyResult<()> {
-    // A length beyond that of any array is as much too long as the longest.
+    // A length beyond usize is refused like the longest one.
     let shape: Vec<usize> = shape.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect();
     gaussmix::memory::check(what, &shape, element, remedy).map_err(errors::exception)
 }
 
-/// Runs the command `gmm` with its arguments, of which the first is its name, and gives its exit
-/// code.
+/// Runs the command `gmm` with its arguments, the first of which is its name, and returns its exit code.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| gaussmix_cli::run(arguments))

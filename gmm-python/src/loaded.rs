@@ -1,5 +1,3 @@
-//! What an array becomes in a device.
 use gaussmix::evaluator::Evaluator;
 
-/// An evaluator, and the shape of its samples.
 pub type Loaded = (Box<dyn Evaluator>, (usize, usize));

@@ -23,19 +23,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time between two looks at whether Ctrl-C was pressed, and between two calls of `progress`.
+/// The time between two checks for Ctrl-C, and between two calls of `progress`.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The runs that a fit has, by what they begin with: Python's random numbers.
+/// The runs of a fit, by Python's random numbers with which they begin.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Runs {
-    /// The uniform numbers of scikit-learn's k-means of each run.
+    /// The uniform numbers for scikit-learn's k-means in each run.
     uniforms: Vec<Vec<f64>>,
-    /// The seed of the engine's start of each run.
+    /// The seed of the engine's start in each run.
     seeds: Vec<u64>,
-    /// A set of at most so many samples, or of at most so many numbers, has scikit-learn's start,
-    /// unless values are missing.
+    /// Sets with at most this many samples, or at most this many numbers, get scikit-learn's start, unless values are
+    /// missing.
     own_start: (usize, usize),
 }
 
@@ -60,10 +60,10 @@ impl<M> ManyStarts<M> for Starts<'_> {
     }
 }
 
-/// The runs of all fits, or those that each of them has.
+/// The runs shared by all fits, or those of each fit.
 struct Starts<'a> {
     runs: &'a [Runs],
-    /// K and the covariance type of all fits, or of each.
+    /// K and the covariance type of all fits, or of each fit.
     shapes: Vec<(usize, CovarianceType)>,
 }
 
@@ -73,27 +73,23 @@ impl Starts<'_> {
     }
 }
 
-/// A file to which the runs go that have ended.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Checkpoint {
     path: PathBuf,
-    /// The name of each set.
     names: Vec<String>,
 }
 
-/// Watches many fits, and writes the runs that have ended to a checkpoint, if there is one.
+/// Watches many fits, and writes finished runs to a checkpoint, if any.
 struct Ended<M> {
     log: Option<(FitLog, Vec<String>)>,
-    /// The runs that the checkpoint had, by the name of their set and their number there.
+    /// The runs in the checkpoint, by the name of their set and their number.
     known: HashMap<(String, usize), gaussmix::fit::Fit<M>>,
-    /// Why the first run that could not be written was not.
+    /// The reason why the first unwritten run could not be written.
     error: Mutex<Option<PyErr>>,
-    /// What a caller is warned of.
     warning: Mutex<Option<String>>,
-    /// How many there are.
     n_runs: usize,
-    /// Is told of each run.
+    /// Receives a message for each run.
     ended: Mutex<Sender<()>>,
     stop: AtomicBool,
 }
@@ -121,7 +117,7 @@ impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Ended<M> {
         Ok(Self { log, known, n_runs, error, warning, ended: Mutex::new(ended), stop: AtomicBool::new(false) })
     }
 
-    /// Nobody waits any more where the other thread has failed.
+    /// A failure of the other thread leaves no receiver, which is harmless.
     fn count(&self) {
         drop(self.ended.lock().map(|ended| ended.send(())));
     }
@@ -153,9 +149,9 @@ impl<M: ToPython + Clone + Serialize + for<'de> Deserialize<'de>> Watch<M> for E
     }
 }
 
-/// Fits to each of some sets of rows of an array. There is one of `options` and of `runs` for each set,
-/// or one for all. `progress` is called with the number of runs that have ended, now and then. Runs
-/// that are in the file of `checkpoint` are taken from it, the others added to it.
+/// Fits to sets of rows of an array. There is one of `options` and of `runs` for each set, or one for all. `progress`
+/// is called from time to time with the number of finished runs. Runs in the file of `checkpoint` are taken from it,
+/// the others added to it.
 #[pyfunction]
 #[pyo3(signature = (x, ranges, sample_weight, options, runs, threads=None, missing=false, progress=None, checkpoint=None))]
 #[allow(clippy::too_many_arguments)] // They are named in Python.
@@ -175,7 +171,6 @@ pub fn fit_many(
     if is_variational(first)? { many.fit::<Variational>() } else { many.fit::<Em>() }
 }
 
-/// What many fits are made of.
 struct Many<'a, 'py> {
     x: &'a Bound<'py, PyAny>,
     ranges: Vec<(usize, usize)>,
@@ -206,7 +201,9 @@ impl Many<'_, '_> {
         let fittings: Vec<Checked<Fitting<M>>> = options.iter().map(check).collect::<PyResult<_>>()?;
         for given in [fittings.len(), runs.len()] {
             if given != 1 && given != ranges.len() {
-                return Err(PyValueError::new_err("there must be options and runs for each set, or one for all"));
+                return Err(PyValueError::new_err(
+                    "expected options and runs for each set, or one of each for all sets",
+                ));
             }
         }
         let shapes = fittings.iter().map(|of| (of.options.n_components, of.options.covariance_type.form())).collect();
@@ -218,7 +215,7 @@ impl Many<'_, '_> {
         let fitting = |set: usize| &fittings[set.min(fittings.len() - 1)];
         let n_runs = (0..sets.len()).map(|set| fitting(set).n_runs()).sum();
         let watch = Ended::<M::Model>::new(checkpoint, &samples, &ranges, &*fittings[0], (n_runs, ended))?;
-        // The receiver learns from this that all has ended.
+        // The closed channel tells the receiver that everything has ended.
         let work = || {
             let fits = fit_to_each(&sets, &fitting, &starts, &watch);
             let (closed, _) = channel();
@@ -237,8 +234,8 @@ impl Many<'_, '_> {
 }
 
 impl<M> Ended<M> {
-    /// Waits for all runs, with looks at whether Ctrl-C was pressed, and calls of `progress` with the
-    /// number of runs that have ended. Gives what ended them early.
+    /// Waits for all runs, checks for Ctrl-C, and calls `progress` with the number of finished runs. Returns the
+    /// exception that ended them early.
     fn wait(&self, receiver: Receiver<()>, progress: Option<Py<PyAny>>) -> Option<PyErr> {
         let (mut done, mut error, mut last_look) = (0, None, Instant::now());
         loop {

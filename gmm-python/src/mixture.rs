@@ -13,20 +13,19 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 
-/// The beginning of the bytes of a mixture; the last one is the version.
+/// The beginning of the bytes of a mixture; its last byte is the version.
 const MAGIC: &Magic = b"gmmmix_\x01";
 
-/// A mixture whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixture(pub gaussmix::model::Mixture);
 
 impl Mixture {
-    /// The numbers that are computed of so many samples or places.
+    /// Returns the count of numbers computed for `n` samples or places.
     fn numbers(&self, n: usize) -> usize {
         n.saturating_mul(self.0.n_components()).saturating_mul(self.0.n_features())
     }
 
-    /// The numbers that are computed of all pairs of components.
+    /// Returns the count of numbers computed for all pairs of components.
     fn pairs(&self, other: &Self) -> usize {
         self.numbers(other.0.n_components()).saturating_mul(self.0.n_features())
     }
@@ -38,11 +37,11 @@ impl From<gaussmix::model::Mixture> for Mixture {
     }
 }
 
-/// How far C·Cᵀ·Σ may be from the identity for C to count as the Cholesky factor of the inverse of
-/// Σ. Factors in float32 of covariances that are not nearly singular pass.
+/// The largest distance of C·Cᵀ·Σ from the identity at which C counts as the Cholesky factor of the inverse of Σ.
+/// Factors in float32 of covariances that are not nearly singular pass.
 const FACTOR_TOLERANCE: f64 = 1e-3;
 
-/// Whether `factor`·`factor`ᵀ are the precisions of a mixture, but for rounding.
+/// Whether `factor`·`factor`ᵀ are the precisions of a mixture, except for rounding.
 fn is_factor(factor: &Covariances, mixture: &gaussmix::model::Mixture) -> bool {
     let near = |a: f64, b: f64, scale: f64| (a - b).abs() <= FACTOR_TOLERANCE * scale;
     let near_matrix = |p: ArrayView2<'_, f64>, q: ArrayView2<'_, f64>| {
@@ -57,7 +56,7 @@ fn is_factor(factor: &Covariances, mixture: &gaussmix::model::Mixture) -> bool {
     }
 }
 
-/// `factor`·`factor`ᵀ; for types without matrices, squares.
+/// Returns `factor`·`factor`ᵀ; for types without matrices, squares.
 fn product(factor: &Covariances) -> Covariances {
     match factor.clone() {
         Covariances::Full(mut v) => {
@@ -73,7 +72,7 @@ fn product(factor: &Covariances) -> Covariances {
     }
 }
 
-/// The mixture of what [`Mixture::__bytes__`] gave.
+/// Returns the mixture of the bytes of [`Mixture::__bytes__`].
 fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
     let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
@@ -84,7 +83,6 @@ fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
         .map_err(exception)
 }
 
-/// How a fit found a mixture.
 pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_, PyDict>> {
     let summary = PyDict::new(py);
     summary.set_item("converged", found.converged)?;
@@ -95,12 +93,12 @@ pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_
     Ok(summary)
 }
 
-/// The mixture of one set of parameters, or those of several sets, to be evaluated together.
+/// One or several mixtures, to be evaluated together.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixtures(pub Sets);
 
-/// How many sets of parameters there are. The evaluation of one gives a number, that of several an
-/// array, even if there is one set in it.
+/// One set of parameters, whose evaluation returns a number, or several sets, even a list of one, whose evaluation
+/// returns an array.
 pub enum Sets {
     One(Box<gaussmix::model::Mixture>),
     Several(Vec<gaussmix::model::Mixture>),
@@ -108,7 +106,7 @@ pub enum Sets {
 
 #[pymethods]
 impl Mixtures {
-    /// Several sets of parameters are arrays with one more axis in front, over the sets.
+    /// Several sets of parameters are arrays with a first axis over the sets.
     #[new]
     #[pyo3(signature = (weights, means, covariances, covariance_type=None))]
     fn new(
@@ -126,7 +124,7 @@ impl Mixtures {
         let sets = weights.len_of(Axis(0));
         if means.ndim() != 3 || means.len_of(Axis(0)) != sets || covariances.shape().first() != Some(&sets) {
             return Err(PyValueError::new_err(format!(
-                "for sets of parameters, weights (B, K), means (B, K, D) and covariances (B, …) are needed; got {:?}, {:?} and {:?}",
+                "for sets of parameters, expected weights (B, K), means (B, K, D) and covariances (B, …); got {:?}, {:?} and {:?}",
                 weights.shape(),
                 means.shape(),
                 covariances.shape()
@@ -137,7 +135,6 @@ impl Mixtures {
         (0..sets).map(set).collect::<PyResult<_>>().map(|several| Self(Sets::Several(several)))
     }
 
-    /// Several mixtures, of what `bytes` of each gave.
     #[staticmethod]
     fn from_bytes(mixtures: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
         let several = mixtures.iter().map(|bytes| of_bytes(bytes.as_bytes())).collect::<PyResult<_>>()?;
@@ -159,7 +156,7 @@ impl Mixture {
         arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, covariance_type).map(Self::from)
     }
 
-    /// Of what `bytes` of a mixture gave: the same mixture to the bit.
+    /// Returns the mixture of these bytes, to the bit.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         of_bytes(bytes).map(Self::from)
@@ -172,9 +169,9 @@ impl Mixture {
         PyBytes::new(py, &bytes::write(MAGIC, model, means.dim(), numbers, self.0.covariances()))
     }
 
-    /// Of the attributes of an estimator, which may have been set by hand: as in scikit-learn the
-    /// factors of the precisions count. Where they are those of the covariances, these are taken,
-    /// so that nothing is lost by inverting twice.
+    /// Builds a mixture from the attributes of an estimator, which may have been set by hand: as in scikit-learn the
+    /// factors of the precisions count. If they agree with the covariances, the covariances are used, so that inverting
+    /// twice loses nothing.
     #[staticmethod]
     fn from_attributes(
         weights: &Bound<'_, PyAny>,
@@ -201,7 +198,7 @@ impl Mixture {
             .map_err(exception)
     }
 
-    /// From precisions in the shape of the covariance type.
+    /// Builds a mixture from precisions in the shape of the covariance type.
     #[staticmethod]
     fn from_precisions(
         weights: &Bound<'_, PyAny>,
@@ -217,7 +214,7 @@ impl Mixture {
             .map_err(exception)
     }
 
-    /// Reads a model, and how a fit found it.
+    /// Reads a model and the record of its fit.
     #[staticmethod]
     fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
         let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
@@ -290,9 +287,9 @@ impl Mixture {
         arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
     }
 
-    /// The plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D)
-    /// and the labels of the axes.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Returns the plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D) and the labels
+    /// of the axes.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn plane<'py>(
         &self,
         py: Python<'py>,
@@ -302,7 +299,6 @@ impl Mixture {
         (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
     }
 
-    /// Draws samples and the component that each came from.
     #[allow(clippy::type_complexity)] // The two arrays of a pair.
     fn sample<'py>(
         &self,
@@ -316,17 +312,15 @@ impl Mixture {
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
 
-    /// The mixture of some features alone.
     fn marginal(&self, features: Vec<usize>) -> PyResult<Self> {
         self.0.marginal(&features).map(Self::from).map_err(exception)
     }
 
-    /// The mixture of the other features given the values of some.
+    /// Returns the mixture of the other features given the values of some.
     fn condition(&self, given: Vec<(usize, f64)>) -> PyResult<Self> {
         self.0.condition(&given).map(Self::from).map_err(exception)
     }
 
-    /// The distribution function of a mixture of one feature.
     fn cdf<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let x = arrays::vector("x", x)?;
         let p = interruptible(py, self.numbers(x.len()), || {
@@ -335,7 +329,6 @@ impl Mixture {
         Ok(p.map_err(exception)?.into_pyarray(py))
     }
 
-    /// The quantiles of a mixture of one feature.
     fn quantile<'py>(&self, py: Python<'py>, p: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let p = arrays::vector("p", p)?;
         let x = interruptible(py, self.numbers(p.len()), || {
@@ -344,15 +337,15 @@ impl Mixture {
         Ok(x.map_err(exception)?.into_pyarray(py))
     }
 
-    /// The intervals of highest density of a mixture of one feature, and the density at their ends.
+    /// Returns the intervals of highest density of a mixture of one feature, and the density at their ends.
     fn hdr<'py>(&self, py: Python<'py>, level: f64) -> PyResult<(Bound<'py, PyArray2<f64>>, f64)> {
         let region = interruptible(py, self.pairs(self), || self.0.hdr(level))?.map_err(exception)?;
         Ok((Array2::from(region.intervals).into_pyarray(py), region.density))
     }
 
-    /// Places on the axis of a mixture of one feature, the density, the distribution function, and
-    /// what each component has of the density.
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    /// Returns places on the axis of a mixture of one feature, the density, the distribution function, and each
+    /// component's part of the density.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn on_axis<'py>(
         &self,
         py: Python<'py>,
@@ -368,8 +361,8 @@ impl Mixture {
         Ok((array(axis.x), array(axis.density), array(axis.cdf), axis.components.into_pyarray(py)))
     }
 
-    /// The same mixture with its components in another order: by the mean of a feature, by their
-    /// numbers, or without either by weight.
+    /// Returns the mixture with its components in another order: by the mean of a feature, by their numbers, or without
+    /// either by weight.
     #[pyo3(signature = (feature=None, numbers=None))]
     fn sorted(&self, feature: Option<usize>, numbers: Option<Vec<usize>>) -> PyResult<Self> {
         let order = feature.map(Order::Mean).or(numbers.map(Order::Permutation)).unwrap_or(Order::Weight);
@@ -384,14 +377,12 @@ impl Mixture {
         interruptible(py, self.pairs(other), || self.0.l2_distance(&other.0))?.map_err(exception)
     }
 
-    /// The estimate and its standard error.
     fn kl_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
         let found = interruptible(py, self.numbers(n_samples), || self.0.kl_divergence(&other.0, n_samples, seed))?
             .map_err(exception)?;
         Ok((found.value, found.standard_error))
     }
 
-    /// The estimate and its standard error.
     fn js_divergence(&self, py: Python<'_>, other: &Self, n_samples: usize, seed: u64) -> PyResult<(f64, f64)> {
         let found = interruptible(py, self.numbers(n_samples), || self.0.js_divergence(&other.0, n_samples, seed))?
             .map_err(exception)?;
@@ -402,7 +393,6 @@ impl Mixture {
         Ok(interruptible(py, self.pairs(other), || self.0.wasserstein(&other.0))?.map_err(exception)?.into_pyarray(py))
     }
 
-    /// The distance, and the plan.
     fn transport<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
         let found = interruptible(py, self.pairs(other), || self.0.transport(&other.0))?.map_err(exception)?;
         Ok((found.distance, found.plan.into_pyarray(py)))
@@ -414,26 +404,26 @@ impl Mixture {
             .into_pyarray(py))
     }
 
-    /// The normalised product, and the logarithm of its integral before that.
+    /// Returns the normalised product, and the logarithm of its integral before normalisation.
     fn product(&self, py: Python<'_>, other: &Self) -> PyResult<(Self, f64)> {
         let (product, log_integral) =
             interruptible(py, self.pairs(other), || self.0.product(&other.0))?.map_err(exception)?;
         Ok((product.into(), log_integral))
     }
 
-    /// The components of all mixtures, each mixture with its weight.
+    /// Returns the components of all mixtures, each mixture with its weight.
     #[staticmethod]
     fn sum(mixtures: Vec<PyRef<'_, Self>>, weights: Vec<f64>) -> PyResult<Self> {
         let mixtures: Vec<_> = mixtures.iter().map(|mixture| &mixture.0).collect();
         gaussmix::model::Mixture::sum(&mixtures, &weights).map(Self::from).map_err(exception)
     }
 
-    /// A column of which `reg_covar` is more than a thousandth of the variance, and that variance.
+    /// Returns a column whose variance is less than a thousand times `reg_covar`, and that variance.
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
         self.0.over_regularized(reg_covar)
     }
 
-    /// A mixture of fewer components, and the bound of what is lost.
+    /// Returns a mixture of fewer components, and the bound of the loss.
     fn reduce(&self, py: Python<'_>, n_components: usize) -> PyResult<(Self, f64)> {
         let (mixture, bound) =
             interruptible(py, self.pairs(self), || self.0.reduce(n_components))?.map_err(exception)?;

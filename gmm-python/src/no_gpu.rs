@@ -1,5 +1,4 @@
-//! What takes the place of `gpu.rs` in a build without the CUDA backend: there are no arrays in a
-//! GPU's memory.
+//! Replaces `gpu.rs` in a build without the CUDA backend: there are no arrays in a GPU's memory.
 use crate::loaded::Loaded;
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
@@ -9,13 +8,13 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::convert::Infallible;
 
-/// An array in a GPU's memory, of which this build can have none.
+/// An array in a GPU's memory, which cannot exist in this build.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct GpuArray(Infallible);
 
-/// Where to compute with a [`GpuArray`].
+/// The place of computations with a [`GpuArray`].
 pub enum Place {
-    #[allow(dead_code)] // In the build with the CUDA backend it is made.
+    #[allow(dead_code)] // The build with the CUDA backend makes it.
     Gpu,
     #[allow(dead_code)]
     Host(Device),

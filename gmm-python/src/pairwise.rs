@@ -14,7 +14,7 @@ enum Resident {
     F64(Mutex<pairwise::InnerProducts<f64>>),
 }
 
-/// A matrix in a device, with which rows are multiplied.
+/// A matrix in a device, to be multiplied with rows.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct InnerProducts {
     resident: Resident,
@@ -46,7 +46,7 @@ impl InnerProducts {
         Ok(Self { resident, n_rows })
     }
 
-    /// Rows (N, D) times the transposed matrix.
+    /// Returns rows (N, D) times the transposed matrix.
     fn products<'py>(&self, py: Python<'py>, rows: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match (&self.resident, &Matrix::new(rows)?) {
             (Resident::F32(matrix), Matrix::F32(rows)) => {
@@ -70,7 +70,7 @@ impl InnerProducts {
     }
 }
 
-/// exp(−γ‖a − b‖²) of each pair of rows (N,).
+/// Returns exp(−γ‖a − b‖²) of each pair of rows (N,).
 #[pyfunction]
 pub fn gaussian_kernel_pairs<'py>(
     py: Python<'py>,
@@ -95,7 +95,7 @@ pub fn gaussian_kernel_pairs<'py>(
     }
 }
 
-/// exp(−γ‖a − b‖²) of each row of `a` with each row of `b` (N, M).
+/// Returns exp(−γ‖a − b‖²) of each row of `a` with each row of `b` (N, M).
 #[pyfunction]
 pub fn gaussian_kernel<'py>(
     py: Python<'py>,

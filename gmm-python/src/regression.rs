@@ -1,4 +1,3 @@
-//! Some features of a mixture given others.
 use crate::arrays::{Matrix, covariances_to_numpy, matrix};
 use crate::data::{checked, dim, numbers};
 use crate::errors::exception;
@@ -15,7 +14,6 @@ use pyo3::prelude::*;
 pub struct Regression(pub gaussmix::model::Regression);
 
 impl Regression {
-    /// Calls `work` with checked samples, in so many threads.
     fn evaluate<T: Send>(
         &self,
         x: &Bound<'_, PyAny>,
@@ -37,10 +35,10 @@ impl Regression {
         mixture.0.regression(&given, &wanted).map(Self).map_err(exception)
     }
 
-    /// The means (N, wanted), and as `spread` says nothing, standard deviations ("std") or covariances
+    /// Returns the means (N, wanted) and, as `spread` asks, nothing more, standard deviations ("std") or covariances
     /// ("cov").
     #[pyo3(signature = (x, spread=None, *, threads=None, missing=false))]
-    #[allow(clippy::type_complexity)] // What Python gets as a tuple.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -65,7 +63,7 @@ impl Regression {
         Ok((mean.into_pyarray(py), spread.map(|spread: ArrayD<f64>| spread.into_pyarray(py))))
     }
 
-    /// The weights of the components (N, K).
+    /// Returns the weights of the components (N, K).
     #[pyo3(signature = (x, *, threads=None, missing=false))]
     fn weights<'py>(
         &self,
@@ -77,7 +75,7 @@ impl Regression {
         Ok(self.evaluate(x, threads, missing, |regression, x| regression.weights(x))?.into_pyarray(py))
     }
 
-    /// The means of the components (N, K, wanted).
+    /// Returns the means of the components (N, K, wanted).
     #[pyo3(signature = (x, *, threads=None, missing=false))]
     fn means<'py>(
         &self,
@@ -89,7 +87,7 @@ impl Regression {
         Ok(self.evaluate(x, threads, missing, |regression, x| regression.means(x))?.into_pyarray(py))
     }
 
-    /// The log-density of y (N, wanted) given x.
+    /// Returns the log-density of y (N, wanted) given x.
     #[pyo3(signature = (x, y, *, threads=None, missing=false))]
     fn log_density<'py>(
         &self,
@@ -104,7 +102,7 @@ impl Regression {
         Ok(logs.into_pyarray(py))
     }
 
-    /// Draws (N, `n_draws`, wanted).
+    /// Returns draws (N, `n_draws`, wanted).
     #[pyo3(signature = (x, n_draws, seed, *, threads=None, missing=false))]
     fn sample<'py>(
         &self,
@@ -119,25 +117,25 @@ impl Regression {
         Ok(draws.into_pyarray(py))
     }
 
-    /// The mixture of what is given; none where nothing is.
+    /// Returns the mixture of the given features; `None` if nothing is given.
     #[getter]
     fn marginal(&self) -> Option<Mixture> {
         self.0.marginal().cloned().map(Mixture::from)
     }
 
-    /// The matrices that deviations of what is given are multiplied by, (K, wanted, given).
+    /// Returns the matrices that multiply deviations of the given features, (K, wanted, given).
     #[getter]
     fn slopes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray3<f64>> {
         self.0.slopes().into_pyarray(py)
     }
 
-    /// The covariances of what is wanted given the rest, in the shape of the mixture's type.
+    /// Returns the covariances of the wanted features given the rest, in the shape of the mixture's type.
     #[getter]
     fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         covariances_to_numpy(py, self.0.covariances())
     }
 
-    /// The variances of what is wanted given the rest, (K, wanted).
+    /// Returns the variances of the wanted features given the rest, (K, wanted).
     #[getter]
     fn variances<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
         self.0.variances().into_pyarray(py)

@@ -1,5 +1,5 @@
-//! Samples that lie elsewhere: an evaluator whose results an object of Python gives, which has them
-//! computed by other processes.
+//! Samples elsewhere: an evaluator whose results come from an object of Python, which lets other processes compute
+//! them.
 use crate::errors::OutOfRangeError;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
@@ -13,10 +13,10 @@ use pyo3::types::PyList;
 
 /// An evaluator over the samples of all partitions of a cluster.
 ///
-/// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`,
-/// `labels(mixture)`, `responsibilities(mixture)`, `rows(indices)`, `draw(mixture, seed, size)` and
-/// `describe()`. An exception of one of them ends what the engine does with the evaluator, and is
-/// what Python gets. Where samples have labels, its results heed them, and a start needs them here.
+/// The object has the methods `e_step(mixture)`, `totals(mixtures)`, `scores(mixture)`, `labels(mixture)`,
+/// `responsibilities(mixture)`, `rows(indices)`, `draw(mixture, seed, size)` and `describe()`. An exception in one of
+/// them ends the engine's operation and is raised in Python. If samples have labels, the object's results heed them,
+/// and a start needs them here.
 pub struct Remote {
     object: Py<PyAny>,
     n_samples: usize,
@@ -25,10 +25,10 @@ pub struct Remote {
     labels: Option<Labels>,
 }
 
-/// The engine's error for an exception of the object.
+/// Returns the engine's error for an exception of the object.
 ///
-/// A start tries wider components where the engine reports that a mixture is out of the range of
-/// its number type, so that this error must be known as what it is; Python remembers its text.
+/// A start tries wider components if a mixture is out of the range of its number type, so that error must keep its
+/// type; Python remembers its text.
 fn error(py: Python<'_>, exception: PyErr) -> Error {
     if exception.is_instance_of::<OutOfRangeError>(py) {
         return Error::OutOfRange { component: 0, column: 0, precision: "the type of the data" };

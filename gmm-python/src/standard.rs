@@ -16,8 +16,8 @@ pub struct Standardization(pub fit::Standardization);
 
 #[pymethods]
 impl Standardization {
-    /// That of samples, in which NaN stands for a missing value; `isotropic`: with one scale for all
-    /// columns.
+    /// Returns the standardisation of samples, in which NaN stands for a missing value; `isotropic`: with one scale for
+    /// all columns.
     #[staticmethod]
     #[pyo3(signature = (x, sample_weight=None, isotropic=false))]
     fn of(x: &Bound<'_, PyAny>, sample_weight: Option<&Bound<'_, PyAny>>, isotropic: bool) -> PyResult<Self> {
@@ -52,7 +52,7 @@ impl Standardization {
         self.0.merged(&other.0).map(Self).map_err(exception)
     }
 
-    /// Samples in these units, in their own type.
+    /// Returns samples in these units, in their own type.
     fn apply<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
         match Matrix::new(x)? {

@@ -1,4 +1,4 @@
-//! The starts of scikit-learn, from random numbers that Python has drawn.
+//! The starts of scikit-learn, from random numbers drawn by Python.
 use crate::arrays::{self, Matrix};
 use crate::errors::exception;
 use crate::mixture::Mixture;
@@ -11,7 +11,7 @@ use ndarray::{Array1, Array2, ArrayView1};
 use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 
-/// The number of uniform random numbers that k-means and k-means++ take.
+/// Returns the count of uniform random numbers for k-means and k-means++.
 #[pyfunction]
 pub fn n_uniforms(n_components: usize) -> usize {
     scikit_learn::n_uniforms(n_components)
@@ -34,7 +34,7 @@ fn to_numpy(py: Python<'_>, numbers: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
     numbers.into_iter().map(|number| number as i64).collect::<Vec<_>>().into_pyarray(py)
 }
 
-/// The statistics of the clusters of k-means, and the number of clusters that have samples.
+/// Returns the statistics of the clusters of k-means, and the number of clusters with samples.
 pub fn clusters(
     x: View<'_>,
     weights: Option<ArrayView1<'_, f64>>,
@@ -49,7 +49,7 @@ pub fn clusters(
     Ok((statistics, found.into_iter().filter(|found| *found).count()))
 }
 
-/// The statistics of the clusters of k-means, and the number of clusters that have samples.
+/// Returns the statistics of the clusters of k-means, and the number of clusters with samples.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, covariance_type, uniforms))]
 pub fn kmeans_statistics(
@@ -68,7 +68,6 @@ pub fn kmeans_statistics(
     })
 }
 
-/// The cluster of each sample by k-means.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
 pub fn kmeans<'py>(
@@ -84,7 +83,7 @@ pub fn kmeans<'py>(
     Ok(to_numpy(x.py(), labels))
 }
 
-/// The rows that k-means++ chooses.
+/// Returns the rows that k-means++ chooses.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
 pub fn kmeans_plusplus<'py>(
@@ -100,7 +99,7 @@ pub fn kmeans_plusplus<'py>(
     Ok(to_numpy(x.py(), chosen))
 }
 
-/// The mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.
+/// Returns the mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.
 #[pyfunction]
 pub fn hierarchy<'py>(x: &Bound<'py, PyAny>, model: &str, transformation: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
     let (py, x) = (x.py(), arrays::matrix("the data", x)?);
@@ -111,13 +110,12 @@ pub fn hierarchy<'py>(x: &Bound<'py, PyAny>, model: &str, transformation: &str) 
     Ok(Array2::from_shape_fn((made.mergers.len(), 2), rows).into_pyarray(py))
 }
 
-/// The group of each row (N,) where K are left.
+/// Returns the group of each row (N,) when K are left.
 #[pyfunction]
 pub fn hierarchy_classes<'py>(py: Python<'py>, mergers: Vec<(usize, usize)>, k: usize) -> Bound<'py, PyArray1<i64>> {
     to_numpy(py, Hierarchy { mergers }.classes(k))
 }
 
-/// The mixture of the statistics of clusters.
 #[pyfunction]
 pub fn mixture_of_clusters(clusters: &Statistics, covariance_type: &str, reg_covar: f64) -> PyResult<Mixture> {
     Em::mixture_of(&clusters.0, arrays::covariance_model(covariance_type)?, reg_covar)

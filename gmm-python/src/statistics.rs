@@ -12,25 +12,25 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
-/// The beginning of the bytes of statistics; the last one is the version.
+/// The beginning of the bytes of statistics; its last byte is the version.
 const MAGIC: &Magic = b"gmmstat\x02";
 
 /// Sufficient statistics of a mixture over some samples: a value that can be added, sent and saved.
 ///
-/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples
-/// on different computers: ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are
-/// the M-step. Its attributes are `weight` (the number of samples), `log_likelihood`, `counts`
-/// (K,), `means` (K, D) and `scatter` in the shape of the covariance type.
+/// `Likelihood.statistics` makes them. ``a + b`` are those of the samples of both, also of samples on different
+/// computers: ``bytes(a)`` and `from_bytes` carry them. `to_mixture` and `update` are the M-step. Its attributes are
+/// `weight` (the number of samples), `log_likelihood`, `counts` (K,), `means` (K, D) and `scatter` in the shape of the
+/// covariance type.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Statistics(pub gaussmix::statistics::Statistics);
 
-/// Reads the parameters to be left as they are from their names, each as the program takes it.
+/// Parses the parameters to keep unchanged from their names, as the program does.
 pub fn freeze(names: &[String]) -> PyResult<Freeze> {
     let each = names.iter().map(|name| name.parse::<Freeze>().map_err(exception));
     each.reduce(|a, b| Ok(a?.or(b?))).unwrap_or_else(|| Ok(Freeze::default()))
 }
 
-/// Raises `ValueError` for a text by which the program would not know what to leave as it is.
+/// Raises `ValueError` for a text that the program could not parse as parameters to keep unchanged.
 #[pyfunction]
 pub fn check_freeze(text: &str) -> PyResult<()> {
     text.parse::<Freeze>().map(drop).map_err(exception)
@@ -71,7 +71,7 @@ impl Statistics {
     /// Parameters
     /// ----------
     /// bytes : bytes
-    ///     What `bytes` of statistics gave.
+    ///     The result of `bytes` of statistics.
     ///
     /// Returns
     /// -------
@@ -103,7 +103,7 @@ impl Statistics {
         Ok(Self(sum))
     }
 
-    /// So that `sum` of statistics works, which begins at 0.
+    /// Lets `sum` add statistics: it begins at 0.
     fn __radd__(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
         match other.extract::<i64>() {
             Ok(0) => Ok(Self(self.0.clone())),
@@ -138,11 +138,11 @@ impl Statistics {
     /// Parameters
     /// ----------
     /// before : Statistics or None
-    ///     The average of the chunks before, if there were any.
+    ///     The average of the earlier chunks, if any.
     /// steps : int
-    ///     Their number.
+    ///     The number of earlier chunks.
     /// decay : float
-    ///     How fast early chunks are forgotten: chunk t, from 0, has the share (t + 1) ** -decay.
+    ///     The rate at which early chunks are forgotten: chunk t, from 0, has the share (t + 1) ** -decay.
     ///
     /// Returns
     /// -------
@@ -178,30 +178,30 @@ impl Statistics {
     /// reg_covar : float, default=0.0
     ///     Added to all variances.
     /// freeze : list of {'weights', 'means', 'covariances'}, default=[]
-    ///     Parameters that stay as they are in the mixture before; of single components as in 'means=0,2'.
+    ///     Parameters that keep their values in the previous mixture; those of single components as in 'means=0,2'.
     ///
     /// Returns
     /// -------
     /// mixture : Mixture
     ///     The parameters, as `weights`, `means` and `covariances`.
     /// retained : list of int
-    ///     Components that have lost their samples or collapsed, and retained parameters of the mixture before.
+    ///     Components that lost their samples or collapsed, and kept the parameters of the previous mixture.
     #[pyo3(signature = (previous, reg_covar=0.0, freeze=vec![]))]
     fn update(&self, previous: &Mixture, reg_covar: f64, freeze: Vec<String>) -> PyResult<(Mixture, Vec<usize>)> {
         let update = self.0.update(&previous.0, reg_covar, &self::freeze(&freeze)?).map_err(exception)?;
         Ok((update.mixture.into(), update.retained))
     }
 
-    /// Adapt a mixture to the samples of these statistics, which are of an E-step under it.
+    /// Adapt a mixture to the samples of these statistics, which come from an E-step under it.
     ///
     /// Parameters
     /// ----------
     /// mixture : Mixture
     ///     The mixture before.
     /// relevance : float
-    ///     A component with so many samples moves half of the way to them.
+    ///     A component with this many samples moves half of the way to them.
     /// parameters : str
-    ///     What is adapted: 'weights', 'means', 'covariances', separated by commas.
+    ///     The parameters to adapt: 'weights', 'means', 'covariances', separated by commas.
     ///
     /// Returns
     /// -------
@@ -243,7 +243,7 @@ impl Statistics {
     }
 }
 
-/// Reads what `__bytes__` wrote; `None` where the bytes are of another length or kind.
+/// Reads the bytes of `__bytes__`; `None` if the bytes have another length or kind.
 fn parse(bytes: &[u8]) -> Option<gaussmix::Result<gaussmix::statistics::Statistics>> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k)?.checked_add(2);
     let Read { k, d, numbers, matrices: second, .. } = bytes::read(MAGIC, bytes, sizes)?;

@@ -1,7 +1,7 @@
-//! Where the computation runs: without the GIL, and with threads that exist.
+//! Runs computations without the GIL, in threads that exist.
 //!
-//! rayon's global threads do not survive `fork`. Python tells of a fork ([`after_fork`]), and a
-//! child computes with a pool of its own, which is made when it is first needed.
+//! rayon's global threads do not survive `fork`. Python reports a fork ([`after_fork`]), and a child computes with its
+//! own pool, which is made when first needed.
 use gaussmix::Interrupt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -11,24 +11,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Fewer numbers than this are computed before anybody presses Ctrl-C.
+/// Computations of fewer numbers end before anybody presses Ctrl-C.
 const QUICK: usize = 1 << 20;
-/// The time between two looks at whether Ctrl-C was pressed.
+/// The time between two checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How many forks lie between this process and the one that imported the module.
+/// The number of forks between the process that imported the module and this one.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// The pool of a process, by its number of forks. No lock is taken that another thread may have
-/// held when the process forked.
+/// The pool of a process, by its number of forks. No lock is taken that another thread may have held when the process
+/// forked.
 static POOLS: [OnceLock<Option<ThreadPool>>; 16] = [const { OnceLock::new() }; 16];
 
-/// To be called in the child after a fork.
+/// Call it in the child after a fork.
 #[pyfunction]
 pub fn after_fork() {
     FORKS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The threads of this process; none for rayon's global ones.
+/// Returns the threads of this process; `None` for rayon's global ones.
 fn pool() -> PyResult<Option<&'static ThreadPool>> {
     let forks = FORKS.load(Ordering::SeqCst);
     if forks == 0 {
@@ -54,14 +54,13 @@ pub fn compute<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
     Ok(py.detach(|| install(pool, work)))
 }
 
-/// As [`compute`], for work that may take long: Ctrl-C ends it. It runs on another thread, beside which
-/// this one, which alone learns of Ctrl-C, looks for it; but work of few `numbers` that are computed
-/// stays on this one, because it has ended before.
+/// Like [`compute`], for long work, which Ctrl-C ends. It runs on another thread while this one, which alone learns of
+/// Ctrl-C, checks for it; but work on few `numbers`, which ends sooner, stays on this thread.
 pub fn interruptible<T: Send>(py: Python<'_>, numbers: usize, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     interruptible_in(py, None, numbers, work)
 }
 
-/// As [`interruptible`], with `n_threads` threads or those of the process.
+/// Like [`interruptible`], with `n_threads` threads or those of the process.
 pub fn interruptible_in<T: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,
@@ -75,7 +74,7 @@ pub fn interruptible_in<T: Send>(
     let flag = interrupt.clone();
     let (done, ended) = channel::<()>();
     let watched = move || {
-        // Ends with the work, also where this panics.
+        // Ends with the work, even if it panics.
         let _done = done;
         interrupt.install(work)
     };
@@ -89,8 +88,8 @@ pub fn interruptible_in<T: Send>(
     watched.map(|()| result)
 }
 
-/// Runs `work` on another thread, with `n_threads` threads or those of the process, and `beside` on
-/// this one, which alone learns of Ctrl-C. Both run without the GIL.
+/// Runs `work` on another thread, with `n_threads` threads or those of the process, and `beside` on this one, which
+/// alone learns of Ctrl-C. Both run without the GIL.
 pub fn compute_beside<T: Send, B: Send>(
     py: Python<'_>,
     n_threads: Option<usize>,

@@ -11,11 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// A posterior whose parameters were checked.
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct VariationalMixture(pub gaussmix::model::VariationalMixture);
 
-/// The prior of a posterior.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Prior {
@@ -24,13 +22,13 @@ struct Prior {
     mean_precision: f64,
     mean: Py<PyAny>,
     degrees_of_freedom: f64,
-    /// In the shape that the covariances of one component have.
+    /// In the shape of one component's covariance.
     covariance: Py<PyAny>,
 }
 
 #[pymethods]
 impl VariationalMixture {
-    /// The posterior whose means and covariances are those of a mixture.
+    /// Returns the posterior whose means and covariances are those of a mixture.
     #[new]
     fn new(
         py: Python<'_>,
@@ -64,7 +62,7 @@ impl VariationalMixture {
         Ok(Model::read(path).map_err(file_exception)?.posterior.is_some())
     }
 
-    /// Reads a model, and how a fit found it.
+    /// Reads a model and the record of its fit.
     #[staticmethod]
     fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
         let (mixture, found) = read_variational_model(path).map_err(file_exception)?;
@@ -87,7 +85,6 @@ impl VariationalMixture {
         output.write_variational(&self.0, &summary).map_err(file_exception)
     }
 
-    /// As that of a mixture.
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {
         self.0.over_regularized(reg_covar)
     }
@@ -142,7 +139,7 @@ impl VariationalMixture {
         self.0.degrees_of_freedom().to_pyarray(py)
     }
 
-    /// The prior, by the names that the constructor takes.
+    /// Returns the prior, by the constructor's names.
     #[getter]
     fn prior<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (prior, dict) = (self.0.prior(), PyDict::new(py));
@@ -155,31 +152,31 @@ impl VariationalMixture {
         Ok(dict)
     }
 
-    /// The mixture whose density says what the posterior says of samples, but for a factor.
+    /// Returns the mixture whose density, up to a factor, is that of samples under the posterior.
     #[getter]
     fn density(&self) -> Mixture {
         Mixture::from(self.0.density().clone())
     }
 
-    /// The logarithm of that factor.
+    /// Returns the logarithm of that factor.
     #[getter]
     fn log_total(&self) -> f64 {
         self.0.log_total()
     }
 
-    /// What scikit-learn's lower bound leaves out.
+    /// Returns the terms that scikit-learn's lower bound leaves out.
     #[getter]
     fn constant_terms(&self) -> f64 {
         self.0.constant_terms()
     }
 
-    /// The M-step, which leaves the parts of this posterior that `freeze` names.
+    /// Makes the M-step, which keeps the parts of this posterior that `freeze` names.
     fn update(&self, statistics: &Statistics, reg_covar: f64, freeze: Vec<String>) -> PyResult<Self> {
         let freeze = self::freeze(&freeze)?;
         self.0.update(&statistics.0, reg_covar, &freeze).map(Self).map_err(exception)
     }
 
-    /// The lower bound of samples of which these are the statistics, made under `before`.
+    /// Returns the lower bound of the samples of these statistics, made under `before`.
     fn lower_bound_of(&self, before: &Self, statistics: &Statistics, reg_covar: f64) -> PyResult<f64> {
         self.0.lower_bound_of(&before.0, &statistics.0, reg_covar).map_err(exception)
     }

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 if os.environ.get("CI") == "true":
-    # Where the checks run, a package that is missing is a failure.
+    # Where the checks run, a missing package is a failure.
     pytest.importorskip = lambda name, *_, **__: importlib.import_module(name)
 
 
@@ -23,7 +23,7 @@ def iris():
 
 
 def pytest_sessionstart():
-    """Ctrl-C must end what is tested also where a shell has started the tests in the background, which ignores it."""
+    """Let Ctrl-C end the tests even if a shell started them in the background, which ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
 
-# The fixtures of scikit-learn's own tests, which its conftest.py has.
+# The fixtures of scikit-learn's own tests, from its conftest.py.
 
 
 @pytest.fixture(params=[np.float64, np.float32], ids=["float64", "float32"])

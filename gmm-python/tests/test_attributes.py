@@ -19,7 +19,7 @@ def dtypes(gm):
 
 
 def fitted(X, k=1, **params):
-    """The estimator, and the mixture of its last iteration before it became attributes."""
+    """Return the estimator, and the mixture of its last iteration before it became attributes."""
     made = []
     gm = GaussianMixture(k, random_state=0, callback=lambda i: made.append(i.mixture), **params)
     with warnings.catch_warnings():
@@ -29,7 +29,7 @@ def fitted(X, k=1, **params):
 
 
 def collinear(kind):
-    """float32 data whose mixture of this type float32 does not hold."""
+    """Return float32 data whose mixture of this type does not fit into float32."""
     rng = np.random.default_rng(0)
     if kind in ("full", "tied"):
         # The standard deviation of y - x is 10⁻⁵ of that of x.
@@ -52,7 +52,7 @@ def test_all_methods_have_the_mixture_that_was_fitted(kind, tmp_path):
     np.testing.assert_array_equal(gm.means_, mixture.means)
     np.testing.assert_array_equal(gm.covariances_, mixture.covariances)
 
-    # The same parameters, so that the rounding of one evaluation is left.
+    # The same parameters, so only the rounding of one evaluation remains.
     score = gm.score(X)
     parameters = (gm.weights_, gm.means_, gm.covariances_)
     assert Likelihood(X, covariance_type=kind)(*parameters) / len(X) == pytest.approx(score, rel=1e-12)
@@ -61,12 +61,12 @@ def test_all_methods_have_the_mixture_that_was_fitted(kind, tmp_path):
     assert pickle.loads(pickle.dumps(gm.set_params(callback=None))).score(X) == score
     gm.save(tmp_path / "model.json")
     assert GaussianMixture.load(tmp_path / "model.json").score(X) == pytest.approx(score, rel=1e-12)
-    # scikit-learn's formulas lose digits in float64: in proportion to the condition number (10¹⁰), or for types without matrices to
-    # the square of the mean in standard deviations (5·10¹³).
+    # scikit-learn's formulas lose digits in float64: in proportion to the condition number (10¹⁰), or for types without matrices to the
+    # square of the mean in standard deviations (5·10¹³).
     abs_ = 1e-4 if kind in ("full", "tied") else 1e-2
     assert gm.to_sklearn().score(X.astype(np.float64)) == pytest.approx(score, abs=abs_)
 
-    # The first iteration begins at the attributes; precisions are inverted, which costs digits in proportion to their condition.
+    # The first iteration begins at the attributes; inverting precisions costs digits in proportion to their condition.
     bounds = []
     start = {"weights_init": gm.weights_, "means_init": gm.means_, "precisions_init": gm.precisions_}
     with pytest.warns(ConvergenceWarning):
@@ -75,8 +75,8 @@ def test_all_methods_have_the_mixture_that_was_fitted(kind, tmp_path):
         ).fit(X)
     assert bounds == [pytest.approx(score, rel=1e-4)]
 
-    # 20,000 draws have a standard deviation that is right to 0.5 %, with a probability of one to three by chance alone; within
-    # six times that here.
+    # The standard deviation of 20,000 draws is right to 0.5 %, with a probability of one to three by chance alone; six times that is
+    # allowed.
     drawn = gm.set_params(random_state=0).sample(20_000)[0]
     for direction in ([1.0, 0.0], [-1.0, 1.0]):
         deviation = np.std(drawn @ direction)
@@ -100,7 +100,7 @@ def test_any_scale(kind, scale):
     rng = np.random.default_rng(1)
     Z = np.r_[rng.normal(0, 1, (200, 2)), rng.normal(6, 2, (200, 2))]
     X = (Z * scale).astype(np.float32)
-    # Standardised in float64, or without anything added to the variances, the fit is the same at every scale.
+    # Standardised in float64, or without an addition to the variances, the fit is the same at every scale.
     def params(scale):
         if kind != "spherical":
             return {"standardize": True}
@@ -143,9 +143,9 @@ def test_float32_is_kept_only_where_rounding_changes_little():
             _core.Mixture.from_precisions([1.0], narrow["means"], narrow["precisions"], "full"),
             _core.Mixture.from_attributes(np.ones(1), narrow["means"], None, factors, "full"),
         ):
-            # The errors of covariance and mean are below the tolerance each, by one standard deviation.
+            # The errors of covariance and mean are each below the tolerance, by one standard deviation.
             assert np.sqrt(np.mean((data.scores(other) - exact) ** 2)) < 2 * TOLERANCE
-    # Both kinds are met, and the switch lies where it is to be: condition numbers of about a thousand.
+    # Both kinds occur, and the switch lies at condition numbers of about a thousand.
     assert not any(kept[:15]) and all(kept[-15:])
 
 
@@ -161,7 +161,7 @@ def test_many_components_of_heavy_tails():
     start = {"weights_init": gm.weights_, "means_init": gm.means_, "precisions_init": gm.precisions_}
     with pytest.warns(ConvergenceWarning):
         GaussianMixture(200, max_iter=1, callback=lambda i: bounds.append(i.lower_bound), **start).fit(X)
-    # The precisions are inverted: digits are lost in proportion to their condition, up to 10⁹ here.
+    # Inverting the precisions loses digits in proportion to their condition, up to 10⁹ here.
     assert bounds == [pytest.approx(gm.score(X), abs=1e-5)]
 
 
@@ -176,7 +176,7 @@ def test_stepwise_em_keeps_the_mixture():
 
 
 def test_a_start_in_other_units_is_positive_definite():
-    # Precisions of features in units 10¹⁰ apart, whose eigenvalues float32 and float64 cannot tell from 0.
+    # Precisions of features in units 10¹⁰ apart: float32 and float64 cannot tell their eigenvalues from 0.
     X = (np.random.default_rng(3).normal(size=(200, 3)) * [1e-5, 1.0, 1e5]).astype(np.float32)
     gm, _ = fitted(X, reg_covar=0.0)
     assert dtypes(gm) == {np.dtype(np.float32)}

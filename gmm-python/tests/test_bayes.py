@@ -73,7 +73,7 @@ def test_selection(x, iris):
     best = min(selection.table, key=lambda row: row.criterion)
     np.testing.assert_allclose(selection.best.bic(x), best.criterion)
     assert len(selection.plot().lines) == 2 and len(selection.to_frame()) == 6
-    # One number is the largest; that for which there are too few samples, and what lies above it, is not tried.
+    # One number is the largest; numbers with too few samples are not tried.
     assert [row.n_components for row in select(x, 3, random_state=0).table] == [1, 2, 3]
     for largest in (np.int64(10), 10**12, range(1, 10**12)):
         with pytest.warns(UserWarning, match="n_components from 6 on are left out: .*n_components = 6, n_samples = 5"):
@@ -111,7 +111,7 @@ def test_plot(covariance_type, iris):
     box = ax.patches[0].get_extents().transformed(ax.transData.inverted())
     matrix = {"full": gm.covariances_[0], "tied": gm.covariances_}.get(covariance_type)
     variance = np.broadcast_to(gm.covariances_[0], 4)[2] if matrix is None else matrix[2, 2]
-    # The ellipse is made of cubic curves, which follow it to a few parts in 10⁶.
+    # The ellipse is made of cubic curves, accurate to a few parts in 10⁶.
     np.testing.assert_allclose(box.width, 2 * np.sqrt(variance), rtol=1e-4)
     plt.close("all")
 
@@ -128,7 +128,7 @@ def test_plots_of_named_many_and_one(iris):
     assert "petal" in ax.get_xlabel() and ax.get_title() == "2,000 of 3,000 samples, 3 components"
     ax = plot(GaussianMixture(1).fit(iris[:, :1]), iris[:, :1])
     assert ax.get_ylabel() == "density" and len(ax.lines) == 2
-    # Of a mixture that was not fitted here there are no lower bounds.
+    # A mixture that was not fitted here has no lower bounds.
     assert len(plot(GaussianMixture.from_parameters([1.0], np.zeros((1, 2)), [1.0])).figure.axes) == 1
     plt.close("all")
 
@@ -139,7 +139,7 @@ def test_plots_of_posteriors(iris):
     import matplotlib.pyplot as plt
 
     params = dict(n_components=6, weight_concentration_prior=1e-3, max_iter=500, random_state=0)
-    # A prior far from the samples, where components without samples are.
+    # A prior far from the samples moves components without samples there.
     gm = BayesianGaussianMixture(**params, mean_prior=[1e3] * 4, mean_precision_prior=1e-6).fit(iris)
     alive = gm.mean_precision_ - gm.mean_precision_prior_ >= 0.5
     assert 1 <= alive.sum() < 6 and gm.means_[~alive].min() > 500
@@ -154,7 +154,7 @@ def test_plots_of_posteriors(iris):
     ax = plot(one, iris[:, :1])
     assert [line.get_alpha() for line in ax.lines] == [None, *(None if a else 0.25 for a in alive)]
     assert 0 < alive.sum() < 6 and np.ptp(ax.get_xlim()) < 50
-    # That of all is the sum of those of the components.
+    # The total is the sum over the components.
     np.testing.assert_allclose(ax.lines[0].get_ydata(), sum(line.get_ydata() for line in ax.lines[1:]), rtol=1e-12)
     plt.close("all")
 
@@ -169,11 +169,11 @@ SETS = {
 
 @pytest.mark.parametrize("name", SETS)
 def test_variational_means_are_those_of_the_draws(name):
-    """Of one feature the priors of both are the same: a Wishart distribution is a gamma distribution then.
+    """With one feature both priors are the same: the Wishart distribution is then a gamma distribution.
 
-    The clouds hardly overlap, so that the labels are known and the approximation, by which they do not depend on the parameters,
-    is nearly exact. What is left is the error of the means of 2,000 draws, which is 0.03 standard deviations of the posterior where
-    the draws are nearly independent; five times that is allowed. Another unit of ν₀ is 0.2 in the smallest set.
+    The clouds hardly overlap, so the labels are known and the approximation that they do not depend on the parameters is nearly
+    exact. The remaining error is that of the means of 2,000 draws, 0.03 standard deviations of the posterior for nearly independent
+    draws; five times that is allowed. Another unit of ν₀ is 0.2 in the smallest set.
     """
     clouds, (gamma, beta, mean, nu, scale) = SETS[name]
     rng, k = np.random.default_rng(len(name)), len(clouds)
@@ -211,7 +211,7 @@ def test_variational_means_are_those_of_the_draws(name):
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 def test_the_posterior_in_any_units(scale):
-    """The means in units of the data; their posterior deviation is 0.1, of 2000 draws that of the mean less than 0.01."""
+    """Compare the means in units of the data; their posterior deviation is 0.1, the error of the mean of 2000 draws below 0.01."""
     rng = np.random.default_rng(1)
     X = np.r_[rng.normal(0, 1, (80, 2)), rng.normal(4, 1, (70, 2))]
     posterior = MixturePosterior(2, order=0, chains=4, random_state=0, warmup=500, draws=500).fit(X * scale)

@@ -101,7 +101,7 @@ def test_transport_is_that_of_scipy(iris: np.ndarray, first: str, second: str) -
         for j, t in enumerate(matrices(q)):
             cross = np.trace(sqrtm(root @ t @ root)).real
             squares[i, j] = ((p.means[i] - q.means[j]) ** 2).sum() + np.trace(s + t) - 2 * cross
-    # The differences of traces near 1 lose what the engine's formula keeps.
+    # The differences of traces near 1 lose digits that the engine's formula keeps.
     np.testing.assert_allclose(p.wasserstein(q) ** 2, squares, atol=1e-9)
     found = p.transport(other)
     assert isinstance(found, Transport)
@@ -177,7 +177,7 @@ def test_a_posterior_is_the_mixture_of_its_attributes(
     ).fit(iris)
     parameters = (posterior.weights_, posterior.means_, posterior.covariances_)
     gm, other = Mixture(*parameters, covariance_type=covariance_type), two[0]
-    # Its density is another one, by the uncertainty of the parameters.
+    # Its density differs, by the uncertainty of the parameters.
     assert not np.allclose(posterior.score_samples(iris), gm.score_samples(iris), atol=1e-3)
 
     mixture = posterior.mixture_
@@ -244,6 +244,6 @@ def test_ctrl_c_ends_a_long_call(call: str) -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         eval(call, names)
-    # Each takes more than ten seconds to its end.
+    # Each would take more than ten seconds.
     assert time.monotonic() - begin < 5
     timer.join()

@@ -57,7 +57,7 @@ def test_columns_are_scaled_by_the_variances_of_all_classes(iris, kind, init_par
         GaussianMixtureClassifier(2, standardize=standardize, **params).fit(x, SPECIES, sample_weight=weights).predict_proba(x)
         for x, standardize in ((iris, True), (iris / scale, False))
     )
-    # Roundings of the scaled samples, of which the fits make more.
+    # Roundings of the scaled samples, which the fits amplify.
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
@@ -70,7 +70,7 @@ def test_one_component_each_is_quadratic_discriminant_analysis(iris):
             np.testing.assert_allclose(gm.covariances[0], np.cov(iris[SPECIES == label].T, bias=True), rtol=1e-9)
         assert np.array_equal(ours.classes_, theirs.classes_)
         np.testing.assert_allclose(ours.priors_, theirs.priors_)
-        # Which changes probabilities by less than this, and three labels at most.
+        # It changes probabilities by less than this, and three labels at most.
         assert np.abs(ours.predict_proba(iris) - theirs.predict_proba(iris)).max() < 0.05
         assert np.sum(ours.predict(iris) != theirs.predict(iris)) <= 3
 
@@ -94,7 +94,7 @@ def test_missing_values(iris):
         classifier = GaussianMixtureClassifier(2, missing=True, random_state=0, standardize=False).fit(x, SPECIES)
         alone = GaussianMixture(2, missing=True, random_state=0).fit(x[50:100])
     assert np.array_equal(classifier.mixtures_[1].means, alone.means_)
-    # Three quarters of the flowers that have one value of four are still recognised.
+    # Three quarters of the flowers with one of four values are still recognised.
     assert classifier.score(x, SPECIES) > 0.9 and np.isfinite(classifier.predict_log_proba(x)).all()
     with pytest.raises(ValueError, match="NaN"):
         GaussianMixtureClassifier().fit(x, SPECIES)

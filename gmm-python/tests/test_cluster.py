@@ -1,4 +1,4 @@
-"""The fit over partitions, in this process: all that engines have in common."""
+"""The fit over partitions, in this process: everything that engines share."""
 
 import os
 import pickle
@@ -129,7 +129,7 @@ def test_parameters_of_variational_inference(more):
     assert gm.n_iter_ == local.n_iter_ and np.array_equal(labels, local.predict(x))
 
 
-#: Of some samples their cluster, which is to be component 2, 0 or 1; some are wrong.
+#: The known clusters of some samples, to be component 2, 0 or 1; some are wrong.
 CLUSTERS = np.array([2, 0, 1])[np.random.default_rng(0).permuted(np.arange(len(X)) % 3)]
 LABELS = np.where(np.random.default_rng(5).random(len(X)) < 0.15, CLUSTERS, -1)
 LABELS[:20:4] = 1
@@ -150,7 +150,7 @@ def by_labels(X, k, random_state):
     [
         *({"covariance_type": kind} for kind in [*KINDS, "EVI", "VEV"]),
         {"weights": W},
-        # Whole partitions, and all samples of a component in others, without weight.
+        # Zero weights of whole partitions, and of all samples of a component in others.
         {"weights": np.where((np.arange(len(X)) < 1000) | (LABELS == 0), 0.0, W)},
         *({"init_params": name, "n_init": 3} for name in ("kmeans", "k-means++", "random", "random_from_data")),
         {"init_params": by_labels, "n_init": 2},
@@ -184,7 +184,7 @@ def test_labels_are_heeded_as_in_one_process(params, labels):
     assert np.array_equal(fits[0].predict(x), local.predict(x))
     allowed = MASK if labels is MASK else (labels[:, np.newaxis] < 0) | (labels[:, np.newaxis] == np.arange(3))
     assert allowed[np.arange(len(x)), predicted].all()
-    # They change the fit.
+    # The labels change the fit.
     without = GaussianMixture(3, partition_rows=700, **params).fit(x, sample_weight=weights)
     assert np.abs(without.means_ - local.means_).max() > 1e-6
 
@@ -384,7 +384,7 @@ def test_clones_and_pickles():
 
 @pytest.fixture
 def files(tmp_path):
-    """The samples in three files, of which one is empty, and their weights in another division."""
+    """Write the samples to three files, one of them empty, and their weights in another division."""
     for i, part in enumerate((X[:1000], X[:0], X[1000:])):
         np.save(tmp_path / f"x{i}.npy", part)
     np.save(tmp_path / "w0.npy", W[:1500])
@@ -533,14 +533,14 @@ def test_as_many_partitions_stay_as_the_memory_holds(files):
 
 @pytest.mark.parametrize(("dtype", "float64", "stay"), [("<f8", False, 3), ("<f4", True, 3), ("<f4", False, 2)])
 def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch, dtype, float64, stay):
-    """The rule does not need a GPU. Beside samples in float32 there is room for them in float64."""
+    """The rule needs no GPU. Memory that holds all samples in float32 may not hold them in float64."""
     x = X.astype(dtype)
     parts = [Partition(f"part {i}", Array(x[100 * i : 100 * i + 100])) for i in range(4)]
     mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:400])._mixture()
     loads = []
     data = gaussmix._core.Data
     monkeypatch.setattr("gaussmix._core.Data", lambda x, *more, **options: loads.append(len(x)) or data(x, *more, **options))
-    # In float64 a partition has 3,200 bytes; 80 % of the memory are to be exceeded by the third or the second.
+    # A partition has 3,200 bytes in float64; the third or the second must exceed 80 % of the memory.
     shards = [Shard(Options(dtype, 4, float64=float64, device="cpu", gpu_memory=m)) for m in (int(2.1 * 3200 / 0.8), None)]
     found = []
     for shard in shards:
@@ -548,7 +548,7 @@ def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch
         loads.clear()
         found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
         found[-1] += [shard.ask(operation, pickle.dumps(([bytes(mixture)],))) for operation in ("scores", "labels")]
-        # Those beyond are brought to the device for each of the four requests.
+        # The others are brought to the device for each of the four requests.
         assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
         assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))
     assert found[0] == found[1]
@@ -568,7 +568,7 @@ def test_damaged_files_are_named(files):
     }.items():
         with pytest.raises(ValueError, match=name + ".*" + message):
             GaussianMixture(2).fit([files / "x0.npy", files / name])
-    # A file that goes away during the fit.
+    # A file disappears during the fit.
     gm = GaussianMixture(3, resident=False, partition_rows=500, callback=lambda _: (files / "x2.npy").unlink())
     with pytest.raises(FileNotFoundError, match=r"rows 0 to 499 of .*x2\.npy"):
         gm.fit(str(files / "x[02].npy"))
@@ -592,7 +592,7 @@ def test_likelihood():
 
 
 def with_holes():
-    """A third of the values is missing: in the second partition of 700 rows a whole column, in row 10 and others all."""
+    """Remove a third of the values: in the second partition of 700 rows a whole column, in row 10 and others all."""
     x = X.copy()
     x[np.random.default_rng(2).random(x.shape) < 0.3] = np.nan
     x[700:1400, 2] = np.nan
@@ -623,7 +623,7 @@ def test_missing_values(more, weights):
         assert [str(warning.message) for warning in seen] == [message]
     assert_same_bits(*fits)
     gm = fits[0]
-    # EM passes on what the sums of other partitions differ by, and with holes it takes more iterations.
+    # EM passes on the differences of the sums of other partitions, and missing values cost more iterations.
     assert_close(gm, local, 1e-9)
     assert np.array_equal(gm.predict(HOLES), local.predict(HOLES))
     np.testing.assert_allclose(gm.score_samples(HOLES), local.score_samples(HOLES), rtol=1e-8, atol=1e-8)
@@ -637,7 +637,7 @@ def test_missing_values(more, weights):
 @pytest.mark.filterwarnings("ignore:.*no observed value")
 def test_other_uses_of_missing_values(tmp_path):
     params = {"random_state": 0, "missing": True}
-    # Nothing is missing: the bits without the option.
+    # Without missing values: the bits without the option.
     for more in ({}, {"standardize": True}, {"covariance_type": "diag"}):
         complete = [GaussianMixture(3, partition_rows=700, random_state=0, missing=m, **more).fit(X) for m in (False, True)]
         assert_same_bits(*complete)
@@ -697,7 +697,7 @@ def test_errors_of_missing_values(given):
 
 
 class Counting(InProcess):
-    """Counts the partitions that were loaded."""
+    """Counts loaded partitions."""
 
     loaded = 0
 
@@ -719,7 +719,7 @@ def test_selection(standardize):
         assert (a.covariance_type, a.n_components, a.n_iter) == (b.covariance_type, b.n_components, b.n_iter)
         np.testing.assert_allclose(a[2:], b[2:], rtol=1e-12)
         gm = GaussianMixture(a.n_components, covariance_type=a.covariance_type, partition_rows=700, **params)
-        # The bits of a fit of its own.
+        # The bits of a separate fit.
         assert gm.fit(X, sample_weight=W).bic(X, sample_weight=W) == a.criterion
     # Once for all six; in other units, for each of them there and back.
     assert engine.loaded == (5 if not standardize else 5 * 13)

@@ -1,4 +1,4 @@
-"""The mixture on Dask: two workers that are processes of their own."""
+"""The mixture on Dask: two workers in separate processes."""
 
 import gc
 import os
@@ -26,7 +26,7 @@ X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(siz
 W = rng.uniform(size=5003)
 PARAMS = {"n_components": 3, "random_state": 0, "tol": 1e-5}
 SAVED = ("weights_", "means_", "covariances_", "precisions_cholesky_")
-# How long a killed worker may take to start again.
+# The longest time for a killed worker to start again.
 RESTART_SECONDS = 300
 
 
@@ -43,8 +43,7 @@ def assert_close(a, b):
 
 @pytest.fixture(scope="module")
 def client():
-    # By default Dask gives up a killed worker that has not started again after 15 s, which a busy
-    # machine does not keep.
+    # By default Dask gives up a killed worker that has not restarted after 15 s, which is too short for a busy machine.
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": f"{RESTART_SECONDS}s"}),
         distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
@@ -330,7 +329,7 @@ os.kill(os.getpid(), 9)
 def test_memory_is_freed(client):
     client.wait_for_workers(2, timeout=RESTART_SECONDS)
 
-    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    # A function inside of another one goes to the workers by value, wherever the tests are.
     def count():
         gc.collect()
         return sum(isinstance(thing, cluster.Shard) for thing in gc.get_objects())
@@ -344,7 +343,7 @@ def test_memory_is_freed(client):
     with Likelihood(collection(), client=client):
         assert sum(client.run(count).values()) == 2
     assert freed()
-    # Another process that ends without a word.
+    # Another process that ends without a message.
     killed = subprocess.run([sys.executable, "-c", KILLED, client.scheduler.address], capture_output=True, text=True)
     assert killed.stdout == "2\n", killed.stderr
     assert freed()
@@ -374,7 +373,7 @@ def test_errors_name_the_partition(client, tmp_path):
         GaussianMixture(client=client, resident=False).fit(collection())
     with pytest.raises(ValueError, match="resident=False needs files"):
         Likelihood(collection(), client=client, resident=False)
-    # The cluster serves on.
+    # The cluster still works.
     assert np.isfinite(gm.fit(collection()).lower_bound_)
 
 

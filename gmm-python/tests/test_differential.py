@@ -55,7 +55,7 @@ def _case(number: int) -> Case:
     kind = TYPES[rng.integers(4)]
     d, k = int(rng.integers(1, 13)), int(rng.integers(1, 7))
     n = int(rng.choice([1, 2, 7, 64, 65, 500]))
-    # One unit for all features where the covariances have no directions.
+    # One unit for all features if the covariances have no directions.
     unit = 10.0 ** (rng.integers(-4, 5, size=d) if kind != "spherical" else np.full(d, rng.integers(-4, 5)))
     # Eigenvalues from 0.1 to 10, in random directions.
     rotations = np.linalg.qr(rng.normal(size=(k, d, d)))[0]
@@ -98,7 +98,7 @@ def _scores_agree(case: Case) -> None:
 def _float32_agrees(case: Case) -> None:
     X = case.X.astype(np.float32)
     scores = case.theirs().score_samples(X.astype(np.float64))
-    # As for the backends: 16 roundings of D + 4 terms, whose size is the density's in units of one and its constant's.
+    # As for the backends: 16 roundings of D + 4 terms as large as the density in units of one, and its constant.
     size = np.abs(scores + np.log(case.unit).sum()) + X.shape[1]
     bound = 16 * np.sqrt(X.shape[1] + 4) * 2.0**-24 * size
     _near("float32", case.ours().score_samples(X), scores, bound)
@@ -129,7 +129,7 @@ def _fits_agree(case: Case) -> None:
     bayesian = case.rng.random() < 0.4
     weighted = not bayesian and case.rng.random() < 0.4
     name = "BayesianGaussianMixture" if bayesian else "GaussianMixture"
-    # From samples as means, scikit-learn's first tied covariance counts all samples around the origin: docs/variational.md.
+    # With samples as means, scikit-learn's first tied covariance measures all samples around the origin: docs/variational.md.
     starts = ["kmeans", "random"] + ["k-means++", "random_from_data"] * (not bayesian or case.covariance_type != "tied")
     options = {
         "n_components": k,
@@ -160,8 +160,7 @@ def _fits_agree(case: Case) -> None:
             ours.fit(X, sample_weight=counts.astype(float)) if weighted else ours.fit(X)
             size = 1 + np.abs(theirs.means_).max()
             what = f"{name} by {device}: "
-            # Four iterations carry the rounding of the first on; 1e-3 times the smallest variance bounds how much
-            # they enlarge it.
+            # Four iterations carry the rounding of the first on; 1e-3 times the smallest variance bounds their amplification.
             _near(what + "weights", ours.weights_, theirs.weights_, 1e-7)
             _near(what + "means", ours.means_, theirs.means_, 1e-7 * size)
             _near(what + "covariances", ours.covariances_, theirs.covariances_, 1e-6 * size**2)

@@ -1,4 +1,4 @@
-"""Every option of a fit stands at every door, or has a reason why it does not; docs/options.md shows which."""
+"""Every option of a fit exists at every door, or has a reason for its absence; docs/options.md shows which."""
 
 import argparse
 import inspect
@@ -17,14 +17,14 @@ from gaussmix import _core
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 DOORS = ("Rust", "Python", "`gmm fit`", "`gmm select`", "MPI")
 COMMON, EM, VARIATIONAL = _core.option_names()
-#: What a door calls an option otherwise.
+#: The names of options at doors that name them differently.
 OTHER_NAMES = {"n_components": {"`gmm fit`": "--n-components, -k", "`gmm select`": "--n-components, -k", "MPI": "--n-components, -k"}}
 OTHER_NAMES["random_state"] = dict.fromkeys(("`gmm fit`", "`gmm select`", "MPI"), "--random-state, --seed")
-#: Options that a door does not have, and why.
+#: Options that a door lacks, with reasons.
 ABSENT = {
     **{(name, door): "`--init MODEL` starts at a model" for name in ("weights_init", "means_init", "precisions_init") for door in DOORS[2:]},
 }
-#: Options of a fit that are not of the engine: the data, and what is done around a fit.
+#: Options of a fit outside of the engine: the data, and the steps around a fit.
 AROUND = {
     "standardize": ("`Fitting::standardized`", "standardize", "--standardize", "--standardize", "--standardize"),
     "missing": ("`Samples::with_missing`", "missing", "--missing", "--missing", "--missing"),
@@ -38,7 +38,7 @@ AROUND = {
 
 
 def options_of_program(*command):
-    """Give the options in the help of a command of the program."""
+    """Return the options in the help of a command of the program."""
     code = "from gaussmix._program import main; import sys; sys.exit(main())"
     text = subprocess.run([sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"^\s+(?:-\w, )?(--[a-z0-9-]+)", text, re.M)) | set(re.findall(r"--[a-z-]+(?=[\],])", text))
@@ -56,7 +56,7 @@ def doors():
 
 
 def table(found):
-    """Give the lines of the table, and what is neither at a door nor excused."""
+    """Return the lines of the table, and the options that are neither at a door nor excused."""
     lines, forgotten = ["| option | " + " | ".join(DOORS) + " |", "|---" * (len(DOORS) + 1) + "|"], []
     notes = []
     for name in [*COMMON, *EM, *VARIATIONAL]:

@@ -1,4 +1,4 @@
-"""The estimator beside scikit-learn's, and what it offers beyond it."""
+"""The estimator beside scikit-learn's, and its additional features."""
 
 import copy
 import pickle
@@ -30,7 +30,7 @@ def clouds(n=600, d=3, k=4, seed=0):
 
 
 def assert_agree(ours, theirs, rtol=1e-8):
-    # The issue's bound; the two sum in another order, so the last digits differ.
+    # The issue's bound; the two sum in a different order, so the last digits differ.
     for name in ARRAYS:
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=rtol, atol=rtol, err_msg=name)
     assert ours.n_iter_ == theirs.n_iter_ and ours.converged_ == theirs.converged_
@@ -99,7 +99,7 @@ def test_a_large_start_is_the_engines_and_reproducible():
     x = clouds(_start.SCIKIT_LEARN_START + 1)
     fits = [GaussianMixture(4, random_state=5).fit(x) for _ in range(2)]
     assert all((getattr(fits[0], name) == getattr(fits[1], name)).all() for name in ARRAYS)
-    # As good a maximum as scikit-learn's, up to where the tolerance stops.
+    # As good a maximum as scikit-learn's, up to the tolerance.
     assert fits[0].lower_bound_ > ScikitLearn(4, random_state=5).fit(x).lower_bound_ - 1e-3
 
 
@@ -133,11 +133,11 @@ def test_float32_stays_float32():
 def test_partial_fit_learns_the_mixture():
     x = clouds(20_000)
     whole = GaussianMixture(4, random_state=0).fit(x)
-    # It must not depend on the start, so it is the same.
+    # It must not depend on the start, so the start is the same.
     gm = GaussianMixture(4, random_state=0, means_init=whole.means_)
     for chunk in np.split(x, 20):
         gm.partial_fit(chunk)
-    # Statistics of 10 to 20 chunks of 1000 samples count.
+    # The statistics of 10 to 20 chunks of 1000 samples count.
     np.testing.assert_allclose(gm.means_, whole.means_, atol=0.15)
     assert gm.n_iter_ == len(gm.lower_bounds_) and gm.score(x) > whole.score(x) - 0.02
     again = pickle.loads(pickle.dumps(gm)).partial_fit(chunk)
@@ -162,7 +162,7 @@ def test_standardizing_is_scaling_before_and_after(covariance_type):
     params = dict(n_components=4, covariance_type=covariance_type, random_state=0, max_iter=300)
     ours = GaussianMixture(**params, standardize=True).fit(x)
     inner = GaussianMixture(**params).fit(scaler.transform(x))
-    # The two standardise with another rounding.
+    # Both standardise, with different rounding.
     np.testing.assert_allclose(scaler.transform(ours.means_), inner.means_, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(ours.score(x), inner.score(scaler.transform(x)) - np.log(scaler.scale_).sum(), rtol=1e-8)
     np.testing.assert_allclose(ours.lower_bound_, ours.score(x), atol=1e-2)
@@ -213,7 +213,7 @@ def test_collapsing_components_are_retained_before_they_do_harm(covariance_type)
         try:
             gm.fit(x)
         except ValueError as error:
-            # The start has a cluster of one point or of two, and no covariance before it.
+            # The start has a cluster of one or two points, without an earlier covariance.
             assert "ill-defined empirical covariance" in str(error)
             refused += 1
             continue
@@ -229,7 +229,7 @@ def test_collapsing_components_are_retained_before_they_do_harm(covariance_type)
 
 
 def large(covariance_type, d=96, k=8, dtype=np.float64):
-    """A mixture of matrices so large that few samples are evaluated straight from the attributes, and samples of it."""
+    """Return a mixture of matrices so large that few samples are evaluated straight from the attributes, and samples of it."""
     rng = np.random.default_rng(d)
     factors = rng.normal(size=(k, d, d)) / 8 + np.eye(d)
     full = factors @ factors.transpose(0, 2, 1)
@@ -278,9 +278,9 @@ def test_few_samples_see_attributes_that_are_set_by_hand(covariance_type):
             for rows in (x[:3], x):
                 mine, other = getattr(gm, method)(rows), getattr(theirs, method)(rows)
                 np.testing.assert_allclose(mine, other, rtol=1e-9, err_msg=f"{method} after change {i}")
-        # Only the last change is none.
+        # Only the last change has no effect.
         assert np.allclose(gm.score_samples(x[:3]), before, rtol=1e-9) == (i == len(changes) - 1)
-    # A factor that is not triangular is one too: that of the same precisions.
+    # A factor that is not triangular is valid too, if its precisions are the same.
     same = gm.score_samples(x)
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(96, 96)))[0]
     gm.precisions_cholesky_ = gm.precisions_cholesky_ @ rotation
@@ -352,7 +352,7 @@ def test_errors_are_scikit_learns():
             with pytest.raises(ValueError, match=message) as error:
                 estimator.fit(bad)
             errors.append(str(error.value))
-        # The engine adds where a value is that is not finite.
+        # The engine adds the position of a value that is not finite.
         assert errors[0].split("\nthe data holds")[0] == errors[1]
         if "NaN" in message:
             assert "NaN at row 5, column 1" in errors[0] and "missing=True" in errors[0]
@@ -377,7 +377,7 @@ def test_errors_are_scikit_learns():
 
 
 def test_retained_components_are_named():
-    # Two components at the same point, of which one loses its samples to frozen weights of nearly zero.
+    # Two components at the same point; frozen weights of nearly zero leave one without samples.
     x = clouds(50, 2, 1)
     gm = GaussianMixture(
         2, weights_init=[1.0, 0.0], means_init=[[0.0, 0.0], [1.0, 1.0]], freeze=["weights"], random_state=0, max_iter=3,
@@ -405,6 +405,6 @@ def test_metadata_is_routed():
         for score, (train, test) in zip(scores, halves, strict=True):
             half = GaussianMixture(4, random_state=0).fit(x[train], sample_weight=weights[train])
             assert score == half.score(x[test], sample_weight=weights[test])
-        # Without a request the weights must not be dropped in silence.
+        # Without a request the weights must not be dropped silently.
         with pytest.raises(ValueError, match="sample_weight"):
             cross_validate(GaussianMixture(4), x, params={"sample_weight": weights}, cv=halves)

@@ -1,4 +1,4 @@
-"""The examples run, and find what they look for."""
+"""The examples run, and find the expected results."""
 
 import re
 import runpy
@@ -33,7 +33,7 @@ def test_pictures(tmp_path):
     pytest.importorskip("matplotlib").use("agg")
     pytest.importorskip("pandas")
     for path in main_of("pictures.py")(tmp_path):
-        # The guide shows what the example draws; the numbers in it may differ in their last digits.
+        # The guide shows the example's output; its numbers may differ in their last digits.
         shown = (EXAMPLES.parents[1] / "docs" / path.name).read_text()
         assert path.read_text().count("<path") == shown.count("<path") > 10
 
@@ -45,7 +45,7 @@ def test_the_snippets_of_the_guide_to_clusters(capsys):
     found = {}
     for snippet in re.findall(r"^```python\n(.*?)^```$", guide.read_text(), re.DOTALL | re.MULTILINE):
         exec(snippet, found)
-    # The client of the guide is closed; the mixture as one of this process evaluates the same samples.
+    # The guide's client is closed; the mixture in this process evaluates the same samples.
     totals, bound = found["totals"], found["gm"]._local().score(found["x"].compute(scheduler="threads"))
     np.testing.assert_allclose(totals, [bound * 100_000] * 8, rtol=1e-12)
 

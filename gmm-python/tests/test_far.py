@@ -1,4 +1,4 @@
-"""Samples far from the others: values that stand for none, and rows that no component reaches."""
+"""Samples far from the others: values that stand for missing ones, and rows that no component reaches."""
 
 import warnings
 
@@ -24,7 +24,7 @@ def test_a_group_of_equal_samples_far_away(distance):
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize(("dtype", "fill"), [("float64", 1e20), ("float32", 1e15), ("float64", -9999.0)])
 def test_fill_values(covariance_type, dtype, fill):
-    """The CPU gives what the reference gives, within 1e-9."""
+    """The CPU agrees with the reference within 1e-9."""
     rng = np.random.default_rng(1)
     X = np.r_[rng.normal(0, 1, (500, 3)), rng.normal(6, 2, (500, 3))]
     X[rng.random(1000) < 0.05, 1] = fill
@@ -33,14 +33,14 @@ def test_fill_values(covariance_type, dtype, fill):
         GaussianMixture(3, covariance_type=covariance_type, random_state=0, device=device, max_iter=5, tol=0).fit(X)
         for device in ("cpu", "reference")
     )
-    # float32's statistics are those of float32 where its digits suffice.
+    # The statistics are in float32 if its digits suffice.
     assert_allclose(cpu.lower_bound_, reference.lower_bound_, rtol=1e-9 if dtype == "float64" else 1e-6)
     assert_allclose(cpu.bic(X), reference.bic(X), rtol=1e-9 if dtype == "float64" else 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_selection_with_a_fill_value():
-    """Two components explain the data, of which one is that of the fill value."""
+    """Two components explain the data, one of them for the fill value."""
     rng = np.random.default_rng(1)
     X = np.r_[rng.normal(0, 1, (500, 3)), rng.normal(6, 2, (500, 3))]
     X[rng.random(1000) < 0.05, 1] = 1e20
@@ -49,7 +49,7 @@ def test_a_selection_with_a_fill_value():
 
 @pytest.mark.parametrize(("dtype", "far"), [("float32", 1e20), ("float64", 1e160)])
 def test_one_row_infinitely_far(dtype, far):
-    """It has -inf, without a warning, and costs the others nothing."""
+    """The row has -inf, without a warning, and does not affect the others."""
     rng = np.random.default_rng(1)
     X = np.r_[rng.normal(0, 1, (200, 3)), rng.normal(6, 2, (200, 3))].astype(dtype)
     mixture = GaussianMixture(3, random_state=0).fit(X)
@@ -100,7 +100,7 @@ def test_a_few_samples_of_large_matrices_far_away():
 
 
 def test_a_row_beyond_all_squares():
-    """It costs a batch nothing: -inf, and the probabilities of the nearest component, or of the classes without it."""
+    """The row does not affect its batch: -inf, and the probabilities of the nearest component, or of the classes without it."""
     rng = np.random.default_rng(0)
     X, y = np.r_[rng.normal(0, 1, (30, 2)), rng.normal(4, 2, (30, 2))], np.repeat([0, 1], 30)
     batch = np.array([[0.0, 0.0], [1e160, 0.0], [4.0, 4.0]])
@@ -121,14 +121,14 @@ def test_a_row_beyond_all_squares():
 
 
 def test_the_density_of_a_target_far_away():
-    """Where differences of log densities have no digits left: one component is linear regression."""
+    """Differences of log densities have no digits left: one component is linear regression."""
     gm = GaussianMixture.from_parameters([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]], covariance_type="full")
     rng = np.random.default_rng(0)
     regressor = GaussianMixtureRegressor(1).fit(*rng.normal(size=(2, 50, 1)))
     regressor.mixture_ = gm
     x = np.array([[1e3], [1e6], [1e12]])
     exact = -0.5 * np.log(2 * np.pi * 0.75) - 0.5 / 0.75
-    # The first row is of differences, which lose 1e-16 of half a million; of the others y - x/2 is exact.
+    # The first row consists of differences, which lose 1e-16 of half a million; for the others y - x/2 is exact.
     assert_allclose(regressor.log_prob(x, x[:, 0] / 2 + 1), exact, atol=1e-6)
 
 
@@ -136,8 +136,8 @@ def test_the_density_of_a_target_far_away():
 @pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_gradient_by_a_weight_of_zero_far_away(missing, kind, device):
-    """The narrow component explains nothing of the far row, whose density is then a quarter of that of the component
-    without weight. A log density is rounded there at more than ln 4; the ratio is exact but for a few roundings."""
+    """The narrow component explains nothing of the far row, so its density is a quarter of that of the component without weight. A log
+    density is rounded there at more than ln 4; the ratio is exact except for a few roundings."""
     w, m = np.array([0.25, 0.75, 0.0]), np.zeros((3, 2))
     c = np.array([1.0, 0.25, 1.0])
     c = {"full": c[:, None, None] * np.eye(2), "diag": c[:, None] * np.ones(2), "spherical": c}[kind]

@@ -26,7 +26,7 @@ def test_it_is_the_vector_of_scikit_image(gm, improved):
         x = rng.normal(size=(n, 5)) + rng.normal(size=5)
         expected = feature.fisher_vector(x, gm.to_sklearn(), improved=improved, alpha=0.7)
         found = gm.fisher_vector(x, improved=improved, alpha=0.7)
-        # The vector's rounding is that of numbers as large as its largest; the power 0.7 makes more of it near 0.
+        # The vector's rounding is that of its largest numbers; the power 0.7 amplifies it near 0.
         tolerance = 1e-12 if not improved else 1e-9
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=tolerance * np.abs(expected).max())
 

@@ -17,7 +17,7 @@ import pytest
 
 from gaussmix import GaussianMixture, Likelihood, MixturePosterior, _core, select
 
-# Without a GPU: what a producer hands out.
+# Without a GPU: the descriptions of producers.
 
 CUDA, CUDA_MANAGED, CPU = 2, 13, 1
 FLOAT, INT = 2, 0
@@ -62,7 +62,7 @@ new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 class Producer:
-    """Describes an array of a GPU that no machine has."""
+    """Describes an array of a nonexistent GPU."""
 
     def __init__(self, shape, strides=None, *, code=FLOAT, bits=32, device=(CUDA, 99), version=(1, 0)):
         self.device, self.version, self.asked, self.deleted = device, version, [], 0
@@ -133,7 +133,7 @@ def test_what_is_no_array():
         _core.GpuArray(NoCapsule((2, 3)))
     with pytest.raises(BufferError, match="with gradients"):
         GaussianMixture().fit(Refuses((2, 3)))
-    # A class is an array-like of nothing, as it was.
+    # A class is still not an array-like.
     with pytest.raises((ValueError, TypeError)):
         GaussianMixture().fit(Producer)
 
@@ -226,7 +226,7 @@ def test_standardize_is_for_the_host():
 
 
 class OnGpu:
-    """An array of the host in the place of one in a GPU's memory."""
+    """A host array that replaces one in a GPU's memory."""
 
     def __init__(self, x):
         self.x = x
@@ -236,7 +236,7 @@ class OnGpu:
 
 
 class Taken:
-    """What `_core.GpuArray` would make of it."""
+    """Replaces the `_core.GpuArray` of such an array."""
 
     def __init__(self, producer):
         self.x, self.shape, self.ndim, self.dtype = producer.x, producer.x.shape, producer.x.ndim, producer.x.dtype
@@ -250,7 +250,7 @@ HOLES[np.random.default_rng(1).random(HOLES.shape) < 0.3] = np.nan
 
 
 def assert_missing_is_computed_on_the_host(on_gpu):
-    # On one device: `auto` may be on another one each time, whose last digits differ.
+    # On one device: `auto` may choose differently each time, and the last digits differ.
     cpu = {"missing": True, "device": "cpu"}
     weights = np.arange(200) % 3 + 0.5
     for more in ({}, {"standardize": True}, {"init_params": "random"}):
@@ -293,7 +293,7 @@ def missing(reason):
 
 
 def imported(name):
-    """A library with a GPU that it and the engine can use."""
+    """Import a library whose GPU the engine can use too."""
     found = [problem for device, _, problem in _core.devices() if device == "cuda:0"]
     if not found or found[0] is not None:
         missing(f"no GPU: {found}")
@@ -332,7 +332,7 @@ def blobs(n, d=4, dtype=np.float64):
 
 
 def assert_same(a, b, x, y, weights=None, other_weights=None):
-    """Two mixtures, fitted to and asked about the same samples in two places, are the same to the bit."""
+    """Require that two mixtures, fitted to and evaluated over the same samples in two places, are the same to the bit."""
     for name in ("weights_", "means_", "covariances_", "lower_bounds_", "precisions_"):
         mine, theirs = np.asarray(getattr(a, name)), np.asarray(getattr(b, name))
         assert mine.dtype == theirs.dtype
@@ -374,7 +374,7 @@ def test_other_methods(library):
         a.partial_fit(on_gpu[start : start + 1000])
         b.partial_fit(x[start : start + 1000])
     assert_same(a, b, on_gpu, x)
-    # On the CPU, of a copy on the host.
+    # On the CPU, from a copy on the host.
     assert_same(gm().set_params(device="cpu").fit(on_gpu), gm().set_params(device="cpu").fit(x), x, x)
     assert select(on_gpu, [1, 2], random_state=0, device="cuda").best.n_components == 2
     chains = {"n_components": 2, "chains": 1, "warmup": 20, "draws": 20, "random_state": 0, "device": "cpu"}
@@ -472,7 +472,7 @@ def test_the_derivatives_take_little_memory(torch):
 
 def test_a_likelihood_has_a_copy(torch):
     x = blobs(5000, dtype=np.float32)
-    # So narrow and far that float32 does not suffice: what is computed in float64 is made of the samples again.
+    # So narrow and far that float32 does not suffice: the computation in float64 reads the samples again.
     narrow = [1.0], [[1e4] * 4], [[1e-4] * 4]
     for mixture in (parameters(x), narrow):
         tensor = to_gpu(torch, x)
@@ -578,8 +578,10 @@ with sklearn.config_context(array_api_dispatch=True):
     results = gm.predict(x), gm.predict_proba(x), gm.score_samples(x), gm.fit_predict(x)
     assert all(type(v) is torch.Tensor and v.device == x.device for v in results), results
     assert [v.dtype for v in results] == [torch.int64, torch.float32, torch.float32, torch.int64]
-    assert isinstance(gm.score(x), float) and isinstance(gm.means_, np.ndarray)
-assert type(gm.predict(x)) is np.ndarray
+    assert isinstance(gm.score(x), float) and isinstance(gm.means_, torch.Tensor) and gm.means_.device == x.device
+    assert gm.sample(3)[0].device == x.device
+# The attributes stay there.
+assert type(gm.predict(x)) is np.ndarray and gm.mixture_.means.shape == (2, 3)
 """
 
 

@@ -1,4 +1,4 @@
-"""The kinds of data that are taken."""
+"""The kinds of data that are accepted."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def fitted(x):
 
 
 def unaligned(x):
-    """The same numbers, each at an odd address."""
+    """Return the same numbers, each at an odd address."""
     memory = np.zeros(x.nbytes + 1, dtype=np.uint8)
     view = memory[1:].view(x.dtype).reshape(x.shape)
     view[...] = x
@@ -32,7 +32,7 @@ def unaligned(x):
 
 
 def of_records(x):
-    """The same numbers as a field of records, whose strides are no multiples of a number."""
+    """Return the same numbers as a field of records, whose strides are not multiples of a number's size."""
     records = np.zeros(x.shape, dtype=np.dtype([("pad", "u1"), ("value", x.dtype)]))
     records["value"] = x
     return records["value"]
@@ -106,7 +106,7 @@ def test_names_travel_to_the_command_and_back(x, fitted, tmp_path):
         np.testing.assert_array_equal(loaded.predict(frame), gm.predict(frame))
         with pytest.raises(ValueError, match="feature names should match"):
             loaded.predict(frame[["c", "a", "b"]])
-        # The command puts the columns right.
+        # The command sorts the columns.
         gmm("predict", name, "x.csv", "--id", "id", "-o", "labels.csv")
         labels = pandas.read_csv(tmp_path / "labels.csv")
         assert labels.columns.tolist() == ["id", "component"]
@@ -115,7 +115,7 @@ def test_names_travel_to_the_command_and_back(x, fitted, tmp_path):
         assert GaussianMixture.load(tmp_path / "again.npz").feature_names_in_.tolist() == ["a", "b", "c"]
     fitted.save(tmp_path / "plain.json")
     assert not hasattr(GaussianMixture.load(tmp_path / "plain.json"), "feature_names_in_")
-    # Names that stand for two columns find none.
+    # A name of two columns finds neither.
     gm.feature_names_in_ = np.array(["a", "b", "a"], dtype=object)
     with pytest.warns(UserWarning, match="two features are called"):
         gm.save(tmp_path / "twice.json")
@@ -240,7 +240,7 @@ def test_what_a_mask_hides_is_missing(iris):
     assert np.isclose(GaussianMixture(1, missing=True, tol=1e-12).fit(whole).means_[0, 1], 4)
     with pytest.raises(ValueError, match=r"contains NaN[\s\S]*row 0, column 0"):
         GaussianMixture(2).fit(masked)
-    # A mask that hides nothing does not matter.
+    # A mask that hides nothing has no effect.
     assert np.array_equal(GaussianMixture(1).fit(np.ma.masked_array(iris)).means_, GaussianMixture(1).fit(iris).means_)
     parameters = ([1.0], [[0.0] * 4], [[1.0] * 4])
     values = [Likelihood(x, missing=True)(*parameters) for x in (masked, missing)]

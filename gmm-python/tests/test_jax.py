@@ -22,7 +22,7 @@ def float64():
 
 
 def problem(covariance_type, n=7, k=3, d=2):
-    """Samples and parameters, of weights that do not sum to 1."""
+    """Return samples and parameters, with weights that do not sum to 1."""
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(k, d, d)) / 2 + np.eye(d)
     full = factors @ factors.transpose(0, 2, 1)

@@ -1,4 +1,4 @@
-"""Fits to samples of which some may belong to some components only."""
+"""Fits with samples that may belong to some components only."""
 
 import os
 
@@ -21,7 +21,7 @@ def blobs(n=100):
 
 
 def some(n=100, every=10):
-    """The blobs are to be components 2, 0 and 1."""
+    """The blobs become components 2, 0 and 1."""
     labels = np.full(3 * n, -1)
     labels[::every] = np.repeat([2, 0, 1], n)[::every]
     return labels

@@ -22,7 +22,7 @@ ARRAYS = ("weights_", "means_", "covariances_")
 
 @pytest.fixture(scope="module")
 def data():
-    """Samples of groups, in no order, and their groups; one has fewer samples than components."""
+    """Return samples of groups, in random order, and their groups; one has fewer samples than components."""
     rng = np.random.default_rng(3)
     groups = rng.permutation(np.repeat(list(SIZES), list(SIZES.values())))
     x = rng.normal(size=(len(groups), 3)) + 6 * rng.integers(0, 3, len(groups))[:, np.newaxis]
@@ -39,7 +39,7 @@ def quietly(work):
 @pytest.mark.parametrize("estimator", [GaussianMixture(4), BayesianGaussianMixture(n_components=4)], ids=["em", "vb"])
 def test_each_fit_has_the_bits_of_the_fit_alone(data, estimator, kind, global_dtype):
     x, groups = data[0].astype(global_dtype), data[1]
-    # The engine's own start is that of more than 16,384 samples.
+    # More than 16,384 samples get the engine's own start.
     weights = None if kind == "full" else np.linspace(0.5, 2, len(x))
     estimator.set_params(covariance_type=kind, random_state=7, n_init=2, device="cpu")
     many = quietly(lambda: fit_many(x, estimator, groups=groups, sample_weight=weights))
@@ -58,7 +58,7 @@ def test_each_fit_has_the_bits_of_the_fit_alone(data, estimator, kind, global_dt
         for name in (*ARRAYS, "lower_bounds_", "precisions_cholesky_"):
             assert np.array_equal(getattr(fitted, name), getattr(alone, name)), (group, name)
         for name in ARRAYS:
-            # Those of the call are float64, as the engine has them.
+            # The results of the call are float64, as in the engine.
             assert np.array_equal(getattr(many, name)[number].astype(getattr(alone, name).dtype), getattr(alone, name))
         assert many.n_iter_[number] == alone.n_iter_ and many.converged_[number] == alone.converged_
         assert many.lower_bound_[number] == alone.lower_bound_
@@ -76,7 +76,7 @@ def test_predictions_are_those_of_the_mixture_of_the_group(data):
         else:
             assert np.array_equal(labels[rows], many[group].predict(x[rows]))
             assert np.allclose(scores[rows], many[group].score_samples(x[rows]), rtol=1e-12, atol=1e-12)
-    # In another order, and of some groups only.
+    # In a different order, and for some groups only.
     some = np.flatnonzero((groups == "f") | (groups == "a"))[::-1]
     assert np.array_equal(many.predict(x[some], groups[some]), labels[some])
     copy = pickle.loads(pickle.dumps(many))
@@ -266,7 +266,7 @@ def test_growing_finds_no_lower_bound(name, standardize):
     one_by_one = [quietly(lambda k=k: GaussianMixture(k, **params).fit(x)) for k in range(1, most + 1)]
     grown = quietly(lambda: select(x, range(most, 0, -1), grow=True, **params))
     assert [row.n_components for row in grown.table] == list(range(1, most + 1))
-    # The score is that after the last M-step; what is promised is the bound before it.
+    # The score is that after the last M-step; the guarantee is for the bound before it.
     gains = [row.score - gm.score(x) for row, gm in zip(grown.table, one_by_one, strict=True)]
     assert gains[0] == 0.0 and min(gains) > -2e-3 and max(gains) > 1e-3, gains
     again = quietly(lambda: select(x, range(1, most + 1), grow=True, **params))
@@ -287,7 +287,7 @@ def test_halving(iris, make):
         return quietly(lambda: gm.fit(iris)), seen
 
     halved, seen = fitted(halving=True, watched=True)
-    # All runs make the first iterations; those that are left then, some more.
+    # All runs make the first iterations; the remaining ones, some more.
     runs = [iteration.run for iteration in seen]
     counts = [runs.count(run) for run in range(6)]
     assert min(counts) >= 1 and sorted(counts)[2] <= 5 < max(counts), counts
@@ -302,7 +302,7 @@ def test_scores_under_a_posterior_are_those_of_the_estimator_of_the_group(iris, 
     many = quietly(lambda: fit_many(iris, BayesianGaussianMixture(n_components=3, covariance_type=kind, random_state=0), groups=groups))
     scores = many.score_samples(iris, groups)
     for group in many:
-        # Two ways to the same sums in float64.
+        # Two computations of the same sums in float64.
         assert np.allclose(scores[groups == group], many[group].score_samples(iris[groups == group]), rtol=0, atol=1e-10)
 
 

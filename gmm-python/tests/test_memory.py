@@ -1,4 +1,4 @@
-"""Calls that ask for more memory than there is: an error before anything is allocated, and the process goes on."""
+"""Calls that need more memory than exists: an error before anything is allocated, and the process continues."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def test_draws(x, kind):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_and_kernels(dtype):
-    # 36 TB and more: what 3·10⁶ rows squared take.
+    # 36 TB and more, for 3·10⁶ rows squared.
     rows = np.zeros((3_000_000, 1), dtype=dtype)
     with refused("the products, of shape .3000000, 3000000., take"):
         inner_products(rows, rows)
@@ -116,7 +116,7 @@ def test_arrays_that_repeat_one_number(x):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is set as Linux has it")
 def test_a_limit_of_the_process():
-    """1 GiB beside what the process has is less than what the machine has."""
+    """1 GiB above the process's memory is less than the machine has."""
     code = """
 import resource
 import numpy as np

@@ -1,4 +1,4 @@
-"""The mixture as a value: how it is shown, kept and compared, and who takes it."""
+"""The mixture as a value: its display, storage and comparison, and its use by others."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_every_estimator_gives_its_mixture(iris: np.ndarray) -> None:
     many = ManyMixtures(GaussianMixture(2, random_state=0)).fit(iris, labels)
     found = [posterior.mixture_, detector.mixture_, regressor.mixture_, *classifier.mixtures_, many[0].mixture_]
     assert all(type(mixture) is Mixture and mixture.n_features == 4 for mixture in found)
-    # Each stands for its mixture where one is taken.
+    # Each replaces its mixture as an argument.
     assert detector.mixture_.l2_distance(detector) == 0.0
     assert Mixture.sum([posterior, regressor, many[1]]).n_components == 6
     detector.mixture_ = posterior
@@ -180,7 +180,7 @@ def test_the_mixtures_of_draws() -> None:
 
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_a_likelihood_takes_mixtures(covariance_type: str) -> None:
-    # As many components as features, where shapes leave the type open.
+    # With as many components as features, shapes leave the type open.
     x = np.random.default_rng(0).normal(size=(100, 2))
     gm = GaussianMixture(2, covariance_type=covariance_type, random_state=0).fit(x)
     other = GaussianMixture(1, random_state=0).fit(x)
@@ -193,7 +193,7 @@ def test_a_likelihood_takes_mixtures(covariance_type: str) -> None:
         for mine, right in zip(likelihood.gradient(given), likelihood.gradient(*parameters), strict=True):
             np.testing.assert_array_equal(mine, right)
         assert likelihood.statistics(given).log_likelihood == pytest.approx(likelihood(given), rel=1e-13)
-    # Also what an M-step returns.
+    # The result of an M-step too.
     after = likelihood.statistics(gm).to_mixture(1e-6)
     assert likelihood(after) >= likelihood(gm) - 1e-6
     totals = likelihood([gm, other.mixture_])
@@ -329,7 +329,7 @@ def test_warnings_name_the_line_of_the_caller(iris: np.ndarray) -> None:
 @pytest.mark.parametrize("kind", [GaussianMixture, BayesianGaussianMixture])
 def test_an_estimator_has_few_methods(kind: type) -> None:
     names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
-    counted = {name for name in names if not name.endswith("_request") and name != "get_metadata_routing"}
+    counted = {name for name in names if not name.endswith("_request") and name not in ("get_metadata_routing", "set_callbacks")}
     assert len(counted) <= 19
     of_the_value = {name for name in vars(Mixture) if not name.startswith("_")}
     both = {"from_sklearn", "to_sklearn", "load", "save", "sample", "predict", "predict_proba", "score_samples"}

@@ -1,4 +1,4 @@
-"""What may move in a fit, priors, and background models that are adapted."""
+"""Parameters that may move in a fit, priors, and adapted background models."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_a_prior_is_that_of_the_formulas():
 def test_no_component_collapses_under_the_default_prior():
     x = clouds(60)
     x[:5] = 30.0
-    # The start, of clusters, knows no prior.
+    # The start, from clusters, ignores the prior.
     gm = GaussianMixture(3, reg_covar=1e-9, prior="default", random_state=0, tol=1e-9, max_iter=500).fit(x)
     assert gm.retained_ == [] and np.all(np.linalg.eigvalsh(gm.covariances_) > 0.01)
-    # `reg_covar` is no part of the posterior.
+    # `reg_covar` is not a part of the posterior.
     assert np.all(np.diff(gm.lower_bounds_) >= -1e-6)
     with pytest.raises(ValueError, match="prior names 'spread'"):
         GaussianMixture(prior={"spread": 1.0}).fit(x)

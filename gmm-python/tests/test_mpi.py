@@ -1,4 +1,4 @@
-"""The mixture on MPI: processes that mpiexec starts."""
+"""The mixture on MPI: processes started by mpiexec."""
 
 import json
 import os
@@ -112,7 +112,7 @@ assert np.array_equal(gm.predict(X[rank::size]), here.predict(X[rank::size]))
 assert np.array_equal(gm.predict("x.npy"), here.predict(X))
 assert np.array_equal(gm.partial_fit(X[rank::size]).means_, comm.bcast(gm.means_))
 
-# An error of one rank is that of all.
+# An error of one rank is raised by all.
 bad = X[rank::size].copy()
 bad[3, 2] = np.nan if rank == size - 1 else bad[3, 2]
 try:
@@ -126,7 +126,7 @@ try:
 except ValueError as error:
     assert "names files" in str(error)
 
-# What ends a fit on rank 0 leaves a mixture on all.
+# A stop on rank 0 leaves a mixture on all ranks.
 def stop(iteration):
     if iteration.iteration == 3:
         raise KeyboardInterrupt
@@ -174,7 +174,7 @@ MPIEngine._send_down = counted
 with Likelihood("x.npy", "w.npy", comm=comm, covariance_type="full", partition_rows=700) as likelihood:
     requests.clear()
     totals = likelihood(*sets)
-    # The batch travels once: what is asked, and that this was all.
+    # The batch travels once: the request, and the message that it is complete.
     assert requests == (["ask", "end"] if rank == 0 else [None] * 2), requests
     assert np.array_equal(totals, here(*sets)) and likelihood(*one) == here(*one)
     np.testing.assert_allclose(totals, local(*sets), rtol=1e-13)
@@ -183,7 +183,7 @@ with Likelihood("x.npy", "w.npy", comm=comm, covariance_type="full", partition_r
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     assert bytes(likelihood.statistics(*one)) == bytes(here.statistics(*one))
     assert "cpu" in likelihood.device
-    # A sampler on rank 0 alone: the others answer until it is done.
+    # A sampler on rank 0 alone: the others answer until it ends.
     calls = []
     def walk():
         calls.append(rank)
@@ -197,7 +197,7 @@ with Likelihood("x.npy", "w.npy", comm=comm, covariance_type="full", partition_r
         else:
             raise AssertionError("no error")
     assert np.array_equal(likelihood(*sets), totals)
-# Arrays of the ranks, of which the last may be empty.
+# Arrays of the ranks; the last one may be empty.
 parts = np.array_split(np.arange(5003), max(1, size - 1)) + [np.arange(0)]
 mine = parts[rank] if size > 1 else np.arange(5003)
 with Likelihood(X[mine], W[mine], comm=comm, covariance_type="full") as likelihood:
@@ -247,7 +247,7 @@ for arguments in json.loads(sys.argv[1]):
         code = main(arguments)
     found = MPI.COMM_WORLD.gather((code, out.getvalue(), error.getvalue()))
     if found:
-        # The other ranks say nothing, and end with the same code.
+        # The other ranks print nothing, and end with the same code.
         assert all(other == (found[0][0], "", "") for other in found[1:]), found
         print(json.dumps(found[0]))
 """
@@ -290,7 +290,7 @@ def test_the_command(folder):
     table = [line.split() for line in found[7][1].splitlines()]
     assert table[0] == ["type", "K", "parameters", "score", "BIC", "iterations"] and len(table[1:7]) == 6
     assert [row[:2] for row in table[1:7] if row[-1] == "best"] == [[selection.best.covariance_type, "3"]]
-    assert found[7][2].count("diag, K = 2, run 0") == selection.table[4].n_iter  # In the table are full 1, 2, 3 and diag 1, 2, 3.
+    assert found[7][2].count("diag, K = 2, run 0") == selection.table[4].n_iter  # The table has full 1, 2, 3 and diag 1, 2, 3.
     assert np.array_equal(gaussmix.GaussianMixture.load(folder / "model3.npz").means_, here.means_)
     result = json.loads(found[1][1])
     assert (result["n_iter"], result["converged"]) == (2, False)
@@ -334,7 +334,7 @@ def test_the_command_by_variational_inference(folder):
         for attribute in ("means_", "covariances_", "weight_concentration_", "mean_prior_", "covariance_prior_"):
             assert np.array_equal(getattr(gm, attribute), getattr(here, attribute)), (name, attribute)
     assert gaussmix.BayesianGaussianMixture.load(folder / "on.json").n_iter_ == 1
-    # What the posterior says, not the mixture of its means, which has other densities.
+    # The results of the posterior, not of the mixture of its means, whose densities differ.
     scores = here.score_samples(X)
     np.testing.assert_allclose(np.load(folder / "scores.npy"), scores, rtol=1e-9)
     result = json.loads(found[4][1])
@@ -373,12 +373,12 @@ for kind, params in (
         assert np.array_equal(getattr(gm, name), getattr(here, name)), name
     assert np.array_equal(gm.fit("x.npy", sample_weight=W, labels=L).means_, here.means_)
     if params.pop("resident", True):
-        # Arrays of the ranks, of which the last has a mask.
+        # Arrays of the ranks; the last rank has a mask.
         known = M[part] if rank == size - 1 else L[part]
         gm = on_ranks(comm=comm, **params)
         assert np.array_equal(gm.fit_predict(X[part], sample_weight=W[part], labels=known), labels[part])
         np.testing.assert_allclose(gm.means_, here.means_, rtol=1e-9)
-# The last rank knows nothing, and has no samples in the second fit.
+# The last rank knows no labels, and has no samples in the second fit.
 known = L.copy()
 known[(size - 1) * 5003 // size :] = -1
 here = cluster.GaussianMixture(3, random_state=0, tol=1e-5).fit(X, labels=known)
@@ -582,5 +582,5 @@ def test_ranks_stream_what_is_larger_than_their_memory(folder):
         done = mpiexec(folder, 2, "-W", "ignore", "peak.py", resident)
         peaks[resident] = [float(word) for word in done.stdout.split()]
         assert len(peaks[resident]) == 2, done.stderr
-    # Beside its partition a rank has buffers of MPI and of the first fit of a process, which are not of the samples' size.
+    # Beside its partition a rank has buffers of MPI and of a process's first fit, which do not grow with the samples.
     assert max(peaks[False]) < 40 and min(peaks[True]) > 60, peaks

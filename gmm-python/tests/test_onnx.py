@@ -20,7 +20,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not inst
 
 KINDS = ["full", "tied", "diag", "spherical"]
 SPECIES = np.repeat(["setosa", "versicolor", "virginica"], 50)
-#: Of log densities up to 10³, in float64 and float32; probabilities and means are not as large.
+#: For log densities up to 10³, in float64 and float32; probabilities and means are smaller.
 TOLERANCES = {np.float64: 1e-9, np.float32: 1e-3}
 
 
@@ -111,7 +111,7 @@ def test_pipelines_by_skl2onnx(iris, model, global_dtype):
     register_skl2onnx()
     target = SPECIES if isinstance(model, GaussianMixtureClassifier) else iris[:, 3].astype(global_dtype)
     x = iris[:, :3].astype(global_dtype)
-    # The name of the scaled samples is another than X, and so are those of the nodes.
+    # The scaled samples are not named X, and the nodes have other names too.
     pipeline = make_pipeline(StandardScaler(), StandardScaler(), model).fit(x, target)
     found = run(skl2onnx.to_onnx(pipeline, x[:1]), x)
     if isinstance(model, GaussianMixtureRegressor):
@@ -124,7 +124,7 @@ def test_pipelines_by_skl2onnx(iris, model, global_dtype):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_beyond_all_squares(iris, kind, global_dtype):
-    """They have -inf and the probabilities of the nearest component, and cost the others nothing."""
+    """They have -inf and the probabilities of the nearest component, and do not affect the others."""
     far = 1e160 if global_dtype == np.float64 else 1e25
     x = np.concatenate([iris[:3], np.array([[far, 0, 0, 0], [0, -far, far, 0]])]).astype(global_dtype)
     gm = GaussianMixture(3, covariance_type=kind, random_state=0).fit(iris.astype(global_dtype))
@@ -132,7 +132,7 @@ def test_rows_beyond_all_squares(iris, kind, global_dtype):
     assert np.isneginf(found["score"][3:]).all()
     np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1, atol=tolerance)
     np.testing.assert_allclose(found["probabilities"][:3], gm.predict_proba(x[:3]), atol=tolerance)
-    if kind != "tied":  # Rounding decides which of equal covariances is the nearest.
+    if kind != "tied":  # Rounding decides which of equal covariances is nearest.
         np.testing.assert_allclose(found["probabilities"], gm.predict_proba(x), atol=tolerance)
         assert np.array_equal(found["label"], gm.predict(x))
     classifier = GaussianMixtureClassifier(covariance_type=kind, random_state=0).fit(iris, SPECIES)

@@ -35,7 +35,7 @@ def test_a_weight_counts_as_so_many_samples():
     x = np.random.default_rng(0).normal(size=(300, 2))
     weights = np.random.default_rng(1).integers(0, 4, 300)
     repeated = GaussianMixtureOutlierDetector(contamination=0.2).fit(np.repeat(x, weights, axis=0))
-    # A unit of weights decides about nothing.
+    # The unit of weights has no effect.
     for unit in (1.0, 1e-3):
         weighted = GaussianMixtureOutlierDetector(contamination=0.2).fit(x, sample_weight=unit * weights)
         # Two orders of the same sums.
@@ -64,7 +64,7 @@ def test_auto_finds_at_least_the_sample_of_the_least_density():
     assert (by_mixture.predict(x) == 1).all()
     detector = GaussianMixtureOutlierDetector(contamination="auto", random_state=0)
     assert np.flatnonzero(detector.fit(x).predict(x) == -1).tolist() == [200]
-    # Of samples with a weight.
+    # Only samples with a weight count.
     assert np.flatnonzero(detector.fit(x, sample_weight=weights).predict(x) == -1).tolist() == [0, 200]
 
 

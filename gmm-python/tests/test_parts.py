@@ -74,7 +74,7 @@ def test_unusable_features_are_refused(gm: Mixture) -> None:
         (lambda: gm.marginal([1, 1]), ValueError, "named twice"),
         (lambda: gm.marginal([]), ValueError, "at least one"),
         (lambda: gm.condition({0: np.nan}), ValueError, "give a finite number"),
-        (lambda: gm.condition(dict.fromkeys(range(4), 1.0)), ValueError, "all 4 features"),
+        (lambda: gm.condition(dict.fromkeys(range(4), 1.0)), ValueError, "number of given features is 4"),
     ]:
         with pytest.raises(error, match=text):
             call()

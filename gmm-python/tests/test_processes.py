@@ -4,11 +4,13 @@ import collections.abc
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -49,7 +51,7 @@ def fit(seed):
 def test_workers_of_joblib_compute():
     x = x_of(30_000)
 
-    # A function inside of another one goes to the workers by value, wherever the tests lie.
+    # A function inside of another one goes to the workers by value, wherever the tests are.
     def bound(seed):
         return GaussianMixture(3, random_state=seed, max_iter=20, tol=0.01).fit(x).lower_bound_
 
@@ -131,7 +133,7 @@ def test_objects_of_both_classes_are_instances_of_the_patched_class():
         for name, gm in objects.items():
             for cls in (patched, alias, base):
                 assert isinstance(gm, cls) and issubclass(type(gm), cls), (name, cls)
-            # What is derived has its own objects only.
+            # Derived objects contain only their own classes.
             assert isinstance(gm, Derived) == (name == "derived")
             assert not isinstance(gm, WithAbstractMethods)
         for other in (sklearn.mixture.BayesianGaussianMixture(), 1, None, np.ndarray):
@@ -203,23 +205,68 @@ def test_the_number_of_threads():
     assert "1 thread," in Likelihood(x, device="cpu", n_jobs=1).device
 
 
-ANOTHER_LIBRARY = """
-import numpy as np, sklearn, array_api_strict
+DISPATCH = """
+import numpy as np, sklearn, array_api_strict, torch
+from gaussmix import BayesianGaussianMixture, GaussianMixtureClassifier, GaussianMixtureOutlierDetector, GaussianMixtureRegressor
 from sklearn.mixture import GaussianMixture
-x = np.random.default_rng(0).normal(size=(100, 2))
-params = dict(n_components=2, init_params="random", random_state=0)
+x = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+x[:100] += 5
+for kind, params in ((GaussianMixture, {}), (GaussianMixture, {"init_params": "random"}), (BayesianGaussianMixture, {})):
+    right = kind(n_components=2, random_state=0, **params).fit(x)
+    for library, asarray in ((np, np.asarray), (array_api_strict, array_api_strict.asarray), (torch, torch.asarray)):
+        given = asarray(x)
+        with sklearn.config_context(array_api_dispatch=True):
+            gm = kind(n_components=2, random_state=0, **params).fit(given)
+            found = gm.means_, gm.covariances_, gm.precisions_cholesky_, gm.score_samples(given), gm.predict_proba(given), gm.predict(given)
+            assert {type(value) for value in found} == {type(given)}, found
+            assert isinstance(gm.score(given), float) and type(gm.sample(5)[0]) is type(given)
+            # An array of another library has results of its own.
+            assert type(gm.predict(x)) is np.ndarray
+            gm.partial_fit(given)
+            assert type(gm.means_) is type(given) and gm.mixture_.means.dtype == np.float64
+            gm = kind(n_components=2, random_state=0, **params).fit(given)
+        expected = right.means_, right.covariances_, right.precisions_cholesky_, *(f(x) for f in (right.score_samples, right.predict_proba))
+        for value, of_numpy in zip(found, expected):
+            assert np.asarray(value).dtype == of_numpy.dtype == np.float32
+            np.testing.assert_array_equal(np.asarray(value), of_numpy)
+        # What has been fitted so is a mixture without the switch too, and results are NumPy's.
+        np.testing.assert_array_equal(gm.predict(given), right.predict(x))
+        assert type(gm.predict(given)) is np.ndarray and gm.mixture_ == right.mixture_
 with sklearn.config_context(array_api_dispatch=True):
-    gm = GaussianMixture(**params).fit(array_api_strict.asarray(x))
-    assert type(gm.means_).__module__.startswith("array_api_strict")
-    score = gm.score(array_api_strict.asarray(x))
-assert abs(score - GaussianMixture(**params).fit(x).score(x)) < 1e-8
+    given, y = torch.asarray(x), torch.asarray(x[:, 0] > 2).to(torch.int64)
+    classifier = GaussianMixtureClassifier(random_state=0).fit(given, y)
+    values = [classifier.predict(given), classifier.predict_proba(given), classifier.predict_log_proba(given), classifier.priors_]
+    detector = GaussianMixtureOutlierDetector(random_state=0).fit(given)
+    values += [detector.predict(given), detector.decision_function(given)]
+    regressor = GaussianMixtureRegressor(random_state=0).fit(given[:, :2], given[:, 2])
+    values += [*regressor.predict(given[:, :2], return_std=True), regressor.sample_y(given[:, :2])]
+    values += [regressor.log_prob(given[:, :2], given[:, 2])]
+    assert {type(value) for value in values} == {torch.Tensor}, values
+    text = GaussianMixtureClassifier(random_state=0).fit(given, np.where(x[:, 0] > 2, "far", "near")).predict(given)
+    # No other library has texts.
+    assert type(text) is np.ndarray and set(text) == {"far", "near"}
 """
 
 
-def test_arrays_of_other_libraries_are_left_to_scikit_learn(tmp_path):
+def of_arrays(command):
+    """Run Python where scikit-learn takes arrays of other libraries, for which a variable must be set before SciPy is imported."""
     pytest.importorskip("array_api_strict")
-    (tmp_path / "program.py").write_text(ANOTHER_LIBRARY)
-    env = dict(os.environ, SCIPY_ARRAY_API="1")
-    command = [sys.executable, "-m", "gaussmix", str(tmp_path / "program.py")]
-    out = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
-    assert "array_api_dispatch is enabled, and the data is an array of array_api_strict" in out.stderr
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment)
+
+
+def test_arrays_of_other_libraries(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(DISPATCH)
+    # Also under scikit-learn's name.
+    out = of_arrays(["-W", "ignore", "-m", "gaussmix", str(tmp_path / "program.py")])
+    assert out.returncode == 0, out.stderr
+
+
+def test_scikit_learn_s_tests_of_arrays():
+    """They skip libraries and devices that are not there, but for CUDA without a driver."""
+    which = "array_api" if pytest.importorskip("torch").cuda.is_available() else "array_api and not cuda"
+    files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in ("checks", "scikit_learn")]
+    out = of_arrays(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", which, *files])
+    passed = re.search(r"(\d+) passed", out.stdout)
+    assert out.returncode == 0 and passed and int(passed[1]) > 150, out.stdout

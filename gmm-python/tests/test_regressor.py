@@ -18,7 +18,7 @@ KINDS = ["full", "tied", "diag", "spherical"]
 
 
 def curve(n, seed=0):
-    """Features of different sizes, one far from 0, and two targets that are no linear functions of them."""
+    """Return features of different sizes, one far from 0, and two targets that are not linear functions of them."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 3)) * [1, 30, 0.1] + [0, 5000, 0]
     y = np.stack([np.abs(x[:, 0]) + (x[:, 1] - 5000) / 30, np.sin(x[:, 0]) + 3 * x[:, 2]], axis=1)
@@ -26,7 +26,7 @@ def curve(n, seed=0):
 
 
 def matrices(gm):
-    """The covariance of each component, whatever their type."""
+    """Return the covariance of each component, whatever the type."""
     k, d = gm.means.shape
     c = gm.covariances
     return {
@@ -38,7 +38,7 @@ def matrices(gm):
 
 
 def conditional(gm, x, columns, targets):
-    """The weights, means and covariances of the targets given the values of some columns: the textbook's formulas, row by row."""
+    """Return the weights, means and covariances of the targets given the values of some columns: the textbook's formulas, row by row."""
     terms, means, covariances = [], [], []
     for weight, mean, sigma in zip(gm.weights, gm.means, matrices(gm), strict=True):
         of_x, across, of_y = (sigma[np.ix_(a, b)] for a, b in ((columns, columns), (targets, columns), (targets, targets)))
@@ -73,7 +73,7 @@ def test_predictions_are_those_of_the_conditional_mixture(kind, targets):
         expected = shares @ means
         second = np.einsum("k,kij->ij", shares, covariances + means[:, :, np.newaxis] * means[:, np.newaxis])
         np.testing.assert_allclose(mean, expected, rtol=1e-10, atol=1e-10)
-        # The textbook's second moments lose digits where the mean is large beside the deviation: it is at most 10 times as large.
+        # The textbook's second moments lose digits if the mean is large relative to the deviation: here at most 10 times as large.
         np.testing.assert_allclose(covariance, second - np.outer(expected, expected), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(deviation, np.sqrt(np.diagonal(covariance)), rtol=1e-12)
 
@@ -158,7 +158,7 @@ def test_missing_values(kind):
     x, y = curve(400, seed=5)
     rng = np.random.default_rng(6)
     gaps, no_target = rng.random(x.shape) < 0.3, rng.random(400) < 0.2
-    # A row of which nothing is known, and one of which all is.
+    # A row without known values, and one with all values known.
     gaps[5], gaps[6] = True, False
     with_gaps, targets = np.where(gaps, np.nan, x), np.where(no_target, np.nan, y[:, 0])
     with warnings.catch_warnings():
@@ -178,7 +178,7 @@ def test_missing_values(kind):
         terms = norm.logpdf(y[i, 0], means[:, 0], np.sqrt(covariances[:, 0, 0]))
         np.testing.assert_allclose(log_prob[i], logsumexp(terms, b=shares), rtol=1e-9, atol=1e-9)
     assert regressor.sample_y(with_gaps, 2).shape == (400, 2)
-    # Of a target that is missing nothing is said.
+    # A missing target has no log density.
     assert regressor.log_prob(with_gaps[:1], [np.nan])[0] == 0
     with pytest.raises(ValueError, match="Input X contains NaN"):
         GaussianMixtureRegressor().fit(with_gaps, y)
@@ -207,7 +207,7 @@ def test_pipeline_grid_search_names_and_pickles():
     assert np.array_equal(pickle.loads(pickle.dumps(regressor)).predict(x), regressor.predict(x))
     pipe = make_pipeline(StandardScaler(), GaussianMixtureRegressor(random_state=0))
     search = GridSearchCV(pipe, {"gaussianmixtureregressor__n_components": [1, 2, 4]}, cv=3).fit(x, y[:, 0])
-    # |x| is no linear function.
+    # |x| is not a linear function.
     assert search.best_params_["gaussianmixtureregressor__n_components"] > 1 and search.best_score_ > 0.9
     assert cross_val_score(pipe, x, y[:, 0], cv=3).mean() < search.best_score_ - 0.1
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import sklearn
 
-pytest.importorskip("seaborn")  # which one of the programs needs
+pytest.importorskip("seaborn")  # needed by one of the programs
 pypi_simple = pytest.importorskip("pypi_simple")
 image = pytest.importorskip("matplotlib.image")
 
 PROGRAMS = ["plot_gmm_covariances", "plot_gmm_selection", "plot_gmm_pdf"]
 
-# A backend of matplotlib whose `show` writes the figures to files, and says whose class the program has got.
+# A backend of matplotlib whose `show` writes the figures to files and names the class that the program uses.
 BACKEND = """
 import os
 import matplotlib.pyplot as plt
@@ -52,7 +52,7 @@ def programs(tmp_path_factory):
 
 
 def run(command, programs, figures):
-    """Run a program, and give what it printed and its pictures."""
+    """Run a program, and return its output and its pictures."""
     figures.mkdir()
     env = dict(os.environ, MPLBACKEND="module://writing_backend", FIGURES=str(figures), PYTHONPATH=os.pathsep.join(
         [str(programs), os.environ.get("PYTHONPATH", "")]
@@ -71,6 +71,6 @@ def test_program(name, programs, tmp_path):
     assert "mixture of sklearn" in theirs and "mixture of gaussmix" in ours
     assert len(found) == len(expected) > 0
     for ours, theirs in zip(found, expected, strict=True):
-        # Fits from the same start agree to 1e-8, so that a pixel differs only where a line lies between two.
+        # Fits from the same start agree to 1e-8, so a pixel differs only where a line lies between two.
         assert ours.shape == theirs.shape and np.mean(np.abs(ours - theirs)) < 2e-3
-        assert np.ptp(theirs) > 0.5  # It is no empty picture.
+        assert np.ptp(theirs) > 0.5  # The picture is not empty.

@@ -23,7 +23,7 @@ INITS = ["kmeans", "k-means++", "random", "random_from_data"]
 
 
 def random_data(seed):
-    """Give a random data set of a random kind, weights for every third one, and a number of clusters."""
+    """Return a random data set of a random kind, weights for every third one, and a number of clusters."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(5, 600)), int(rng.integers(1, 12))
     k = int(rng.integers(1, min(12, n) + 1))
@@ -47,7 +47,7 @@ def random_data(seed):
 
 
 class Nudged(np.random.RandomState):
-    """Random numbers that are a little larger or smaller."""
+    """Random numbers that are slightly larger or smaller."""
 
     def __init__(self, seed, factor):
         super().__init__(seed)
@@ -111,7 +111,7 @@ def test_the_random_state_is_left_as_scikit_learn_leaves_it(init_params, weights
     if init_params != "random_from_data" or weights is None:
         # NumPy chooses with and without probabilities in different ways.
         assert all(np.array_equal(a, b) for a, b in zip(ours.get_state(), theirs.get_state(), strict=True))
-        # The same optimum, up to where the tolerance stops.
+        # The same optimum, up to the tolerance.
         assert abs(gm.lower_bound_ - expected.lower_bound_) < 1e-6
 
 
@@ -122,7 +122,7 @@ def test_seeds_of_all_kinds(iris):
         assert np.array_equal(GaussianMixture(3, random_state=seed).fit(iris).means_, expected)
     with pytest.raises(ValueError, match="must be an int in the range"):
         GaussianMixture(3, random_state=-1).fit(iris)
-    # A random state around another generator gives its own numbers.
+    # A random state around another generator returns its own numbers.
     other = [c(3, random_state=np.random.RandomState(np.random.PCG64(1))).fit(iris) for c in (GaussianMixture, ScikitLearn)]
     np.testing.assert_allclose(other[0].means_, other[1].means_, atol=1e-6)
 
@@ -147,7 +147,7 @@ def test_a_fit_calls_no_k_means_of_scikit_learn(iris, monkeypatch):
     assert "sklearn.cluster" not in inspect.getsource(gaussmix._start)
 
 
-# In an interpreter of its own, because threads of OpenMP that another test has started would make it hang.
+# In a separate interpreter, because threads of OpenMP from another test would make it hang.
 FORK = """
 import multiprocessing, numpy as np
 from gaussmix import GaussianMixture
@@ -238,7 +238,7 @@ def test_few_distinct_rows_are_all_found():
     x = rows[rng.choice(12, 30_000, p=rng.dirichlet(np.full(12, 0.3)))].astype(float)
     _, counts = np.unique(x, axis=0, return_counts=True)
     share = counts / len(x)
-    # Each distinct row is a component with the covariance reg_covar: what no other mixture of 12 reaches.
+    # Each distinct row is a component with the covariance reg_covar: a bound that no other mixture of 12 reaches.
     best = (share * np.log(share)).sum() - np.log(2 * np.pi * 1e-6)
     assert bounds(x, 12, range(20), covariance_type="diag").min() > best - 1e-3
 
@@ -265,7 +265,7 @@ def test_the_large_start_is_as_good_as_scikit_learns(data, k):
     ours = bounds(x, k, range(8), **params)
     with threadpool_limits(1):
         theirs = bounds(x, k, range(8), ScikitLearn, **params)
-    # The mean over starts is no worse than by what chance makes of eight of them.
+    # The mean over starts is at least as good as chance would make eight of them.
     spread = np.sqrt((ours.var() + theirs.var()) / 7) + 1e-3
     assert ours.mean() > theirs.mean() - 3 * spread, (ours, theirs)
 

@@ -11,8 +11,8 @@ import pytest
 import gaussmix
 import gaussmix.cluster
 
-#: Errors of numpydoc that are none here: returned values have names, as in scikit-learn; and not every object needs an
-#: extended summary, a "See Also" and an example. Those of the extension have no quotes that could be placed wrongly.
+#: Errors of numpydoc that do not apply: returned values have names, as in scikit-learn; and not every object needs an extended summary, a
+#: "See Also" and an example. Docstrings of the extension have no quotes to misplace.
 IGNORED = {"RT02", "ES01", "SA01", "EX01", "GL02"}
 
 
@@ -26,10 +26,10 @@ def modules():
 
 
 def members(cls):
-    """What a class has of itself, and of the classes of this package that it is made of."""
+    """Return the members of a class, including those from this package's base classes."""
     found = {}
     for base in reversed(cls.__mro__):
-        # The methods that a class of a cluster has of the estimator of one process are looked at there.
+        # The methods that a cluster's class inherits from the estimator of one process are checked there.
         parts = ("_fitted", "_fitting", "_likelihood", "_of_mixtures", "_prediction", "_variational", "cluster.estimator")
         if base is cls or base.__module__.removeprefix("gaussmix.") in parts:
             found.update(vars(base))
@@ -64,7 +64,7 @@ def test_examples_of_docstrings():
         try:
             imported = importlib.import_module(module.name)
         except ImportError:
-            # Of packages that are optional.
+            # These packages are optional.
             assert set(module.name.split(".")) & {"dask", "jax", "mpi", "torch"}, module.name
             continue
         result = doctest.testmod(imported)

@@ -1,4 +1,4 @@
-"""The log-likelihood in PyTorch's automatic differentiation. Of a GPU, test_gpu.py has tests."""
+"""The log-likelihood in PyTorch's automatic differentiation. test_gpu.py has the tests on a GPU."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TYPES = ["full", "tied", "diag", "spherical"]
 
 
 def problem(covariance_type, n=7, k=3, d=2, seed=0, offset=0.0):
-    """Samples and parameters, of weights that do not sum to 1, that all require gradients."""
+    """Return samples and parameters that all require gradients, with weights that do not sum to 1."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(k, d, d)) / 2 + np.eye(d)
     full = factors @ factors.transpose(0, 2, 1)
@@ -62,7 +62,7 @@ def test_it_is_what_autograd_gives(covariance_type, dtype):
     total = gt.log_likelihood(x, *parameters, covariance_type=covariance_type)
     assert total.shape == () and total.dtype == torch.float64
     mine = torch.autograd.grad(total, [x, *parameters])
-    # Of float32: responsibilities to about 1e-5, in sums of hundreds.
+    # In float32: responsibilities to about 1e-5, in sums of hundreds.
     tight = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-2}
     torch.testing.assert_close(total, expected.sum(), rtol=1e-10 if dtype == torch.float64 else 1e-6, atol=0)
     for a, b, like in zip(mine, right, [x, *parameters], strict=True):

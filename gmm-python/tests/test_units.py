@@ -1,4 +1,4 @@
-"""Units: what predicts gives the same answer in all of them, and a fit says where reg_covar is large in its own."""
+"""Units: predictions are the same in all units, and a fit says if reg_covar is large in its own."""
 
 import warnings
 
@@ -16,14 +16,14 @@ from gaussmix import (
 
 KINDS = ["full", "tied", "diag", "spherical"]
 SPECIES = np.repeat([0, 1, 2], 50)
-#: Factors of the columns. Powers of two change no digit, others the last ones.
+#: Factors of the columns. Powers of two keep all digits, others change the last ones.
 FACTORS = [np.array([2.0**-40, 1.0, 2.0**30, 2.0**-20]), np.array([1e-9, 3.0, 1e6, 1e-4])]
-#: Roundings of the scaled samples, of which the fits make more.
+#: Roundings of the scaled samples, which the fits amplify.
 TOLERANCE = 1e-7
 
 
 def scaled(x, kind, factors):
-    """Samples in other units: of all columns the same where the covariances are spherical."""
+    """Return samples in other units: the same for all columns if the covariances are spherical."""
     return x * (factors[0] if kind == "spherical" else factors)
 
 
@@ -52,7 +52,7 @@ def test_regression_in_small_units(unit):
     x = rng.normal(size=(500, 1))
     noise = rng.normal(0, 0.1, 500)
     y = 3 * x[:, 0] + noise
-    # The variance of the noise in least squares, and what 10⁻⁶ of a variance adds.
+    # The variance of the noise in least squares, and the addition of 10⁻⁶ of a variance.
     residuals = y - np.polynomial.Polynomial.fit(x[:, 0], y, 1)(x[:, 0])
     assert GaussianMixtureRegressor().fit(x * unit, y).score(x * unit, y) == pytest.approx(1 - residuals.var() / y.var(), abs=1e-6)
     deviation = GaussianMixtureRegressor().fit(x, y * unit).predict(x[:1], return_std=True)[1][0]
@@ -72,7 +72,7 @@ def test_means_to_start_with_are_in_the_units_of_the_data(iris):
 def test_a_fit_says_where_reg_covar_is_large(iris, kind):
     pandas = pytest.importorskip("pandas")
     small = iris * [1.0, 1e-3, 1.0, 1.0]
-    # A constant column has no variance, and needs reg_covar.
+    # A constant column has variance 0 and needs reg_covar.
     constant = np.column_stack([iris, np.full(150, 7.0)])
     # A posterior has the variance of the samples and of its prior.
     for estimator, variance in ((GaussianMixture(2), "1.9e-07"), (BayesianGaussianMixture(n_components=2, max_iter=1000), "[12]")):

@@ -1,4 +1,4 @@
-"""Variational inference beside scikit-learn's, and what it offers beyond it."""
+"""Variational inference beside scikit-learn's, and its additional features."""
 
 import copy
 import pickle
@@ -33,7 +33,7 @@ NUMBERS = ["weight_concentration_prior_", "mean_precision_prior_", "degrees_of_f
 
 
 def clouds(seed, n=None, d=None):
-    """Gaussian clouds, more or less apart, in any units."""
+    """Return Gaussian clouds, more or less apart, in any units."""
     rng = np.random.default_rng(seed)
     n, d = n or int(rng.integers(60, 400)), d or int(rng.integers(1, 6))
     k = int(rng.integers(1, 6))
@@ -45,7 +45,7 @@ def clouds(seed, n=None, d=None):
 
 
 def assert_agree(ours, theirs, rtol=1e-8):
-    # The issue's bound; the two sum in another order, so the last digits differ.
+    # The issue's bound; the two sum in a different order, so the last digits differ.
     for name in ARRAYS:
         one, other = getattr(ours, name), getattr(theirs, name)
         assert np.shape(one) == np.shape(other), name
@@ -56,7 +56,7 @@ def assert_agree(ours, theirs, rtol=1e-8):
     assert type(ours.weight_concentration_) is type(theirs.weight_concentration_)
     np.testing.assert_allclose(ours.weight_concentration_, theirs.weight_concentration_, rtol=rtol)
     assert (ours.n_iter_, ours.converged_) == (theirs.n_iter_, theirs.converged_)
-    # scikit-learn's bounds are arrays of one number where the covariances are tied.
+    # scikit-learn's bounds are arrays of one number for tied covariances.
     np.testing.assert_allclose(ours.lower_bounds_, np.ravel(theirs.lower_bounds_), rtol=rtol, atol=rtol)
     np.testing.assert_allclose(ours.lower_bound_, np.ravel(theirs.lower_bound_)[0], rtol=rtol, atol=rtol)
 
@@ -126,13 +126,13 @@ def test_several_runs_and_warm_starts(covariance_type):
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_elbo_has_all_constants(prior):
-    """Of one component, the bound is the evidence: its two parts are known in closed form."""
+    """With one component, the bound is the evidence: its two parts have closed forms."""
     x = clouds(7, 90, 3)
     n, d = x.shape
     gm = BayesianGaussianMixture(weight_concentration_prior_type=prior, reg_covar=0.0).fit(x)
 
     def log_norm(nu, log_det, beta):
-        """The logarithm of the integral of an unnormalised normal-Wishart density."""
+        """Return the logarithm of the integral of an unnormalised normal-Wishart density."""
         gammas = gammaln(0.5 * (nu - np.arange(d))).sum()
         return 0.5 * nu * (d * np.log(2) + log_det) + gammas - 0.5 * d * np.log(beta)
 
@@ -142,7 +142,7 @@ def test_elbo_has_all_constants(prior):
     evidence -= log_norm(gm.degrees_of_freedom_prior_, log_det_prior, gm.mean_precision_prior_)
     evidence -= 0.5 * n * d * np.log(2 * np.pi)
     if prior == "dirichlet_process":
-        # What is left of the stick belongs to components that are cut off.
+        # The rest of the stick belongs to components that are cut off.
         evidence += betaln(1 + n, 1.0) - betaln(1.0, 1.0)
     np.testing.assert_allclose(gm.elbo_, evidence, rtol=1e-12)
 
@@ -294,7 +294,7 @@ def test_partial_fit_learns_the_posterior(covariance_type, prior):
         assert gm.n_iter_ == len(gm.lower_bounds_) > 10 and np.isfinite(gm.elbo_)
     again = pickle.loads(pickle.dumps(one)).partial_fit(chunk)
     np.testing.assert_array_equal(again.means_, one.partial_fit(chunk).means_)
-    # One chunk of everything is one iteration, from where the mixture is.
+    # One chunk of everything is one iteration from the present mixture.
     step, fit = copy.deepcopy(whole), copy.deepcopy(whole)
     step.partial_fit(x)
     with warnings.catch_warnings():
@@ -338,7 +338,7 @@ def test_standardize_makes_units_indifferent(covariance_type, prior):
     params = dict(n_components=4, covariance_type=covariance_type, weight_concentration_prior_type=prior)
     params |= dict(random_state=0, standardize=True, tol=1e-2, max_iter=500)
     a, b = BayesianGaussianMixture(**params).fit(x), BayesianGaussianMixture(**params).fit(x * factors + places)
-    # The places cost digits of the second one's values: 10⁻¹¹ of their deviations.
+    # The offsets cost digits of the second one's values: 10⁻¹¹ of their deviations.
     np.testing.assert_allclose(b.means_, a.means_ * factors + places, rtol=1e-7)
     np.testing.assert_allclose(b.mean_prior_, (x * factors + places).mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(b.elbo_ + len(x) * np.log(factors).sum(), a.elbo_, rtol=1e-7)
@@ -352,7 +352,7 @@ def test_standardize_makes_units_indifferent(covariance_type, prior):
         d.set_params(mean_prior=b.mean_prior_, covariance_prior=b.covariance_prior_).fit(x * factors + places)
         e = copy.deepcopy(d).set_params(standardize=True).fit(x * factors + places)
     np.testing.assert_allclose(c.lower_bound_, d.lower_bound_, rtol=1e-7)
-    # Priors that are given are in these units too.
+    # Given priors are in these units too.
     np.testing.assert_allclose(e.mean_prior_, d.mean_prior_, rtol=1e-12)
     np.testing.assert_allclose(e.covariance_prior_, d.covariance_prior_, rtol=1e-12)
     with pytest.raises(ValueError, match="spherical"):

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 /// The result of every fallible call of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A file, and what is wrong with it.
+/// A file and its problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct Error {
@@ -14,7 +14,7 @@ pub struct Error {
     pub problem: Problem,
 }
 
-/// What is wrong with a file.
+/// A problem of a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -26,12 +26,11 @@ pub enum Problem {
         /// The system's reason.
         error: std::io::Error,
     },
-    /// The file does not have the format that it should have. The text says where, and what to do.
+    /// The file violates its format. The text says where, and what to do.
     #[error("{0}")]
     Format(String),
-    /// The size of the file or the time of its last change is not what it was when the file was
-    /// opened.
-    #[error("the file changed while it was read; run again when nothing writes to it any more")]
+    /// The size of the file or the time of its last change differs from that at opening.
+    #[error("the file changed while it was read; run again when nothing writes to it")]
     Changed,
     /// The file has the right format, but its values cannot be used.
     #[error(transparent)]

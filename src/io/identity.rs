@@ -1,12 +1,12 @@
-//! The data and options that saved work was made with.
+//! The data and options of saved work.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Values of more characters (hashes, for example) are not shown in an error.
+/// Longer values (hashes, for example) are not shown in an error.
 const MAX_SHOWN: usize = 60;
 
-/// The data and the options that saved work was made with, by name: those that change the course of
-/// a fit or of a run of a sampler. Saved work can go on only if all of them are the same.
+/// The data and the options of saved work, by name: those that change the course of a fit or of a sampler's run. Saved
+/// work can continue only if all of them are the same.
 ///
 /// ```
 /// use gaussmix::io::Identity;
@@ -21,7 +21,7 @@ const MAX_SHOWN: usize = 60;
 pub struct Identity(Map<String, Value>);
 
 impl Identity {
-    /// The members of a value that serialises to a JSON object, settings for example.
+    /// Returns the members of a value that serialises to a JSON object, for example settings.
     ///
     /// # Errors
     /// If the value serialises to something else.
@@ -29,21 +29,21 @@ impl Identity {
         serde_json::from_value(serde_json::to_value(settings)?)
     }
 
-    /// Adds a value. A number that is not finite counts as no value.
+    /// Adds a value. A number that is not finite counts as null.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.insert(name.into(), value.into());
         self
     }
 
-    /// Adds the values of another one.
+    /// Adds the values of another identity.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// The same values by the names that options have on the command line.
+    /// Renames the values to the command line's names of options.
     #[must_use]
     pub fn with_names_of_options(self) -> Self {
         Self(self.0.into_iter().map(|(name, value)| (name.replace('_', "-"), value)).collect())
@@ -56,10 +56,10 @@ impl Identity {
         self
     }
 
-    /// Checks that work that was made with these may go on with `now`.
+    /// Checks that work with this identity may continue with `now`.
     ///
     /// # Errors
-    /// Names everything that differs, with both values where they are short.
+    /// Names all differences, with both values if they are short.
     pub fn check(&self, now: &Self) -> Result<(), String> {
         let names: std::collections::BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
         let differs = |name: &&String| {

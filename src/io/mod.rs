@@ -1,7 +1,6 @@
-//! Files: data (arrays and tables) is read, models (`.json`, `.npz`) are read and written, results
-//! are written.
+//! Files: reads data (arrays and tables), reads and writes models (`.json`, `.npz`), and writes results.
 //!
-//! Rows, columns and components are counted from 0; lines of a text file from 1, as editors do.
+//! Rows, columns and components are counted from 0; lines of a text file from 1, as in editors.
 mod data;
 mod error;
 mod identity;
@@ -20,7 +19,7 @@ pub use model::{
 };
 pub use output::{Columns, IdColumn, Output, TableNumber, TableOutput};
 
-/// The extension of a file's name in lower case; empty where the name has none.
+/// Returns the extension of a file's name in lower case; empty if it has none.
 fn extension(path: &std::path::Path) -> String {
     path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
 }

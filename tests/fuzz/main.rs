@@ -1,9 +1,8 @@
 //! Damaged and random files for the reader of every format.
 //!
-//! Whatever a file holds, a reader gives a usable value, or an error that names the file and the
-//! place in it. It does not panic, and it takes memory in proportion to the size of the file. Each
-//! input follows from its number, and a failure names the number and saves the input. There are 10⁴
-//! inputs of each format; for a million:
+//! A reader of any file returns a usable value, or an error that names the file and the place in it. It does not panic,
+//! and it takes memory in proportion to the size of the file. Each input follows from its number, and a failure names
+//! the number and saves the input. There are 10⁴ inputs of each format; for a million:
 //!
 //! `GMM_FUZZ=1000000 cargo test --release --test fuzz`
 mod memory;
@@ -36,27 +35,24 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 /// Bytes that a reader may take for any file: buffers, the state of a decompressor, messages.
 const FIXED_MEMORY: u64 = 64 << 10;
 
-/// A format to read damaged files of.
 struct Format<'a> {
-    /// The name of the files, by which a reader knows the format.
+    /// The name of the files, by which a reader recognises the format.
     file_name: &'a str,
     /// Bytes that a reader may take for each byte of a file.
     memory_per_byte: u64,
-    /// Bytes that a reader may take besides, for what the file claims.
+    /// Further bytes that a reader may take for the claims of the file.
     claimed_memory: fn(&[u8]) -> u64,
-    /// One of these words must stand in every error, to say what is wrong or where.
+    /// Every error must contain one of these words, to say what is wrong or where.
     places: &'a [&'a str],
-    /// Makes an input.
     input: &'a dyn Fn(&mut ChaCha8Rng) -> Vec<u8>,
-    /// Reads a file and checks the value.
     read: &'a dyn Fn(&Path) -> io::Result<()>,
 }
 
 impl Format<'_> {
-    /// Reads all inputs. At least one in a thousand must be read as a value, and most must be
-    /// refused: otherwise the inputs test nothing.
+    /// Reads all inputs. At least one in a thousand must be read as a value, and at least half must be refused:
+    /// otherwise the inputs test nothing.
     fn fuzz(&self) {
-        // As the program does: what is caught is not reported.
+        // As in the program: caught panics are not reported.
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let report = std::panic::take_hook();
@@ -67,7 +63,7 @@ impl Format<'_> {
             }));
         });
         let count: u64 = std::env::var("GMM_FUZZ").map_or(10_000, |n| n.parse().expect("GMM_FUZZ is a number"));
-        // Files in memory, where the system has such a folder.
+        // Files in memory, if the system has such a folder.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().join(self.file_name);
         let (mut values, mut errors, mut most_memory) = (0, 0, 0.0f64);
@@ -113,14 +109,14 @@ fn npy<T: ndarray_npy::WritableElement, D: ndarray::Dimension>(array: &ndarray::
     bytes
 }
 
-/// The same .npy with the other byte order in its header.
+/// Returns the .npy with the other byte order in its header.
 fn swapped(npy: &[u8]) -> Vec<u8> {
     npy.iter().map(|&b| if b == b'<' { b'>' } else { b }).collect()
 }
 
 const NPY_PLACES: [&str; 3] = ["header", "not a .npy file", "array"];
 
-/// A table of numbers of several types, and a column of texts.
+/// Returns a table of numbers of several types, and a column of texts.
 fn batch() -> RecordBatch {
     let columns: [(&str, ArrayRef, bool); 4] = [
         ("a", Arc::new(Float64Array::from_iter_values((0..40).map(|i| f64::from(i) / 4.0))), false),
@@ -154,11 +150,9 @@ fn arrow(compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
     bytes
 }
 
-/// Most bytes that the numbers of a table may take: a few bytes of a run-length encoding may stand
-/// for any number of rows.
+/// The most bytes of a table's numbers: a few bytes of a run-length encoding may stand for any number of rows.
 const MOST_NUMBERS: u64 = 1 << 20;
 
-/// Reads some columns of a table, at once and in parts.
 fn read_table(path: &Path) -> io::Result<()> {
     let selection =
         ColumnSelection { drop: vec!["name".into()], id: Some("name".into()), ..ColumnSelection::default() };
@@ -175,16 +169,16 @@ fn read_table(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What an error in a table of Arrow's columns names.
+/// The places that errors in a table of Arrow's columns name.
 const TABLE_PLACES: [&str; 6] =
     ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather", "the compressed content"];
 
-/// Fuzzes the reader of a format of tables whose content may be compressed.
+/// Fuzzes the reader of a table format whose content may be compressed.
 fn fuzz_table(file_name: &'static str, good: &[Vec<u8>]) {
     Format {
         file_name,
         memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 takes the most.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &TABLE_PLACES,
         input: &|rng| mutation::input(rng, good),
@@ -259,7 +253,7 @@ fn compressed_text() {
     Format {
         file_name: "x.csv.gz",
         memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 takes the most.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &["line ", "column", "the compressed content"],
         input: &|rng| mutation::input(rng, &good),
@@ -268,7 +262,6 @@ fn compressed_text() {
     .fuzz();
 }
 
-/// Reads data in all ways.
 fn read_data(path: &Path) -> io::Result<()> {
     let data = io::read_data(path)?;
     // Finite and not empty, or an error.
@@ -341,7 +334,7 @@ fn mixture(covariance_type: CovarianceType) -> Mixture {
     Mixture::new(Array1::from_vec(vec![0.25, 0.75]), means, covariances).unwrap()
 }
 
-/// A table of models of groups, which are texts or numbers; one of them has no model.
+/// Returns a table of models of groups, which are texts or numbers; one of them has no model.
 fn group_models(covariance_type: CovarianceType, groups: Ids) -> Vec<u8> {
     let summary = FitSummary { converged: Some(true), n_iter: Some(3), lower_bound: Some(-1.5), ..Default::default() };
     let model = || Ok(Model::new(mixture(covariance_type), summary.clone()));
@@ -360,7 +353,7 @@ fn group_model_tables() {
     Format {
         file_name: "models.parquet",
         memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 takes the most.
+        // The state of decompressors; that of bzip2 is the largest.
         claimed_memory: |_| 8 << 20,
         places: &["the file is damaged", "column", "the compression ", "group `"],
         input: &|rng| mutation::input(rng, &good),
@@ -380,7 +373,7 @@ fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
     fit
 }
 
-/// A posterior whose means and covariances are those of [`mixture`].
+/// Returns a posterior whose means and covariances are those of [`mixture`].
 fn posterior(t: CovarianceType, kind: WeightConcentrationPriorType) -> VariationalMixture {
     let (mixture, rows) = (mixture(t), if kind == WeightConcentrationPriorType::DirichletProcess { 2 } else { 1 });
     let of_prior: &[f64] = match t {
@@ -396,13 +389,11 @@ fn posterior(t: CovarianceType, kind: WeightConcentrationPriorType) -> Variation
     VariationalMixture::new(prior, concentration, beta, nu, means, covariances).unwrap()
 }
 
-/// The posteriors of all types.
 fn posteriors() -> impl Iterator<Item = VariationalMixture> {
     let kinds = |t| WeightConcentrationPriorType::ALL.map(|kind| posterior(t, kind));
     CovarianceType::ALL.into_iter().flat_map(kinds)
 }
 
-/// The bytes that `write` writes to a file.
 fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -410,7 +401,7 @@ fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Reads a model, and makes sure that it can be written and comes back.
+/// Reads a model, and checks that it survives writing and reading.
 fn read_model(path: &Path) -> io::Result<()> {
     let (model, _) = io::read_model_with_summary(path)?;
     assert_eq!(io::read_model(path).unwrap(), model);
@@ -418,13 +409,12 @@ fn read_model(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`read_model`], of a posterior.
 fn read_posterior(path: &Path) -> io::Result<()> {
     let (posterior, summary) = io::read_variational_model(path)?;
     let mut again = None;
     written(path.file_name().unwrap().to_str().unwrap(), |path| {
         let output = ModelOutput::create(path).unwrap();
-        // The weights of its mean may leave the range of numbers; what is written comes back.
+        // The weights of its mean may leave the range of numbers; a posterior that is written must survive.
         if output.write_variational(&posterior, &summary).is_ok() {
             again = Some(io::read_variational_model(path).unwrap().0);
         } else {
@@ -435,7 +425,7 @@ fn read_posterior(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What an error in a model names.
+/// The places that errors in a model name.
 const MODEL_PLACES: [&str; 12] = [
     "line ",
     "component ",
@@ -466,7 +456,7 @@ fn json_models() {
     .fuzz();
 }
 
-/// What an error in a posterior names besides.
+/// Further places that errors in a posterior name.
 const POSTERIOR_PLACES: [&str; 7] =
     ["posterior", "concentration", "mean_precision", "degrees_of_freedom", "mean_prior", "prior", "variational"];
 
@@ -563,7 +553,6 @@ fn checkpoints() {
     .fuzz();
 }
 
-/// The members of an archive, with their names.
 type Members = Vec<(String, Vec<u8>)>;
 
 fn members(archive: &[u8]) -> Members {
@@ -588,8 +577,8 @@ fn archive(members: &Members, method: CompressionMethod) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// An archive with changes of its bytes, or a good archive whose members have changes: checksums
-/// hide most of the former.
+/// Returns an archive with changed bytes, or a good archive whose members have changes: checksums hide most changes of
+/// bytes.
 fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members]) -> Vec<u8> {
     if rng.random() {
         return mutation::input(rng, good);
@@ -612,8 +601,8 @@ fn archive_input(rng: &mut ChaCha8Rng, good: &[Vec<u8>], good_members: &[Members
     archive(&all, if rng.random() { CompressionMethod::Stored } else { CompressionMethod::Deflated })
 }
 
-/// `zip` reserves up to 256 bytes for each member that an end record claims, before it reads the
-/// members. There can be at most 65,535 of them, 16 MB.
+/// Returns the memory for claimed members: `zip` reserves up to 256 bytes for each member that an end record claims, at
+/// most 65,535 members or 16 MB, before it reads them.
 fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
     let records = bytes.windows(12).filter(|record| record.starts_with(b"PK\x05\x06"));
     // On this disk, and in all.
@@ -621,7 +610,7 @@ fn memory_for_claimed_members(bytes: &[u8]) -> u64 {
     256 * records.flat_map(claimed).max().unwrap_or(0)
 }
 
-/// What an error in an archive names besides.
+/// Further places that errors in an archive name.
 const NPZ_PLACES: [&str; 5] = ["the .npz has ", "`: ", "not a .npz file", "not a usable .npz file", "checksum"];
 
 #[test]

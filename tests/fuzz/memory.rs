@@ -1,9 +1,9 @@
-//! The most memory that a thread takes at a time.
+//! The peak memory of a thread.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed, and the most that these were.
+    /// Bytes that this thread has allocated and not freed, and their peak.
     static LIVE: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Runs `work` on this thread. Gives its result and the most bytes that it held at a time.
+/// Runs `work` on this thread. Returns its result and its peak memory in bytes.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = LIVE.get();
     PEAK.set(before);

@@ -1,9 +1,8 @@
-//! Inputs that are made of good files by a few changes, or of random bytes.
+//! Inputs made from good files by a few changes, or from random bytes.
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
-/// Pieces of text that have a meaning somewhere: numbers at the limits, words, brackets,
-/// signatures.
+/// Pieces of text with a meaning in some format: numbers at the limits, words, brackets, signatures.
 const TOKENS: [&[u8]; 40] = [
     b"NaN",
     b"-Infinity",
@@ -47,7 +46,7 @@ const TOKENS: [&[u8]; 40] = [
     b"\0\0\0\0",
 ];
 
-/// One input: mostly a good file with one to four changes, now and then random bytes.
+/// Returns an input: mostly a good file with one to four changes, sometimes random bytes.
 pub fn input(rng: &mut impl Rng, good: &[Vec<u8>]) -> Vec<u8> {
     if rng.random_ratio(1, 20) {
         return random_bytes(rng, 300);
@@ -59,7 +58,6 @@ pub fn input(rng: &mut impl Rng, good: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Changes one place of `bytes`.
 pub fn change(rng: &mut impl Rng, bytes: &mut Vec<u8>, good: &[Vec<u8>]) {
     let (start, end) = range(rng, bytes.len());
     match rng.random_range(0..14) {
@@ -96,7 +94,7 @@ fn choose<'a>(rng: &mut impl Rng, good: &'a [Vec<u8>]) -> &'a Vec<u8> {
     good.choose(rng).expect("at least one good file")
 }
 
-/// A short range within `0..length`, anywhere; it is empty at the end.
+/// Returns a short range within `0..length`, empty at the end.
 fn range(rng: &mut impl Rng, length: usize) -> (usize, usize) {
     let start = rng.random_range(0..=length);
     (start, length.min(start + 1 + rng.random_range(0..16)))

@@ -15,7 +15,6 @@ use ndarray::{Array2, ArrayView2, Axis, Zip, s};
 use std::f64::consts::{LN_2, LOG2_E, PI};
 use std::ptr::null_mut;
 
-/// The kernel's argument.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Argument(PairArgs);
@@ -38,17 +37,16 @@ pub struct Pair {
     total: DeviceBuffer<f64>,
     pub stream: Stream,
     module: Module,
-    // The last to be dropped, because all of the above is part of it.
+    // Dropped last, because everything above is part of it.
     _context: Context,
 }
 
 impl Pair {
-    /// Brings the samples (N, D) to the GPU, for mixtures of K components.
+    /// Copies the samples (N, D) to the GPU, for mixtures of K components.
     pub fn new(x: ArrayView2<'_, f32>, k: usize) -> CudaResult<Self> {
         let context = cust::quick_init()?;
         let module = Module::from_ptx(gmm_kernels::ptx::entry("pair").expect("the PTX of `pair`"), &[])?;
-        // Work of this stream begins after the copies before it, which a non-blocking one would not
-        // wait for.
+        // Work of this stream begins after the preceding copies, for which a non-blocking stream would not wait.
         let stream = Stream::new(StreamFlags::DEFAULT, None)?;
 
         // Column by column, each padded to whole quads.
@@ -57,8 +55,8 @@ impl Pair {
         columns.slice_mut(s![.., ..n]).assign(&x.t());
         let samples = DeviceBuffer::from_slice(columns.as_slice().expect("row-major"))?;
 
-        // A warp for each component, a lane for each of 32 samples; with more components than 32
-        // the warps take several, one after the other. A multiprocessor has registers for 48 warps.
+        // A warp for each component, a lane for each of 32 samples; with more than 32 components each warp takes
+        // several in turn. A multiprocessor has registers for 48 warps.
         let warps = (k as u32).min(WARP);
         let multiprocessors = Device::get_device(0)?.get_attribute(DeviceAttribute::MultiprocessorCount)? as u32;
         let blocks = (n.div_ceil(WARP as usize) as u32).min(multiprocessors * (48 / warps).min(32));
@@ -84,7 +82,7 @@ impl Pair {
         Ok(Self { n, shape, argument, _samples, parameters, _partials, total, stream, module, _context })
     }
 
-    /// log p(x) of all samples together.
+    /// Returns log p(x) of all samples together.
     pub fn log_likelihood(&mut self, mixture: &Mixture) -> CudaResult<f64> {
         let (rows, offset) = parameters(mixture);
         self.parameters.copy_from(rows.as_slice().expect("row-major"))?;
@@ -95,20 +93,19 @@ impl Pair {
         Ok((total[0] + offset * self.n as f64) * LN_2)
     }
 
-    /// Starts the kernel.
     pub fn launch(&self) -> CudaResult<()> {
         let (module, stream, (blocks, threads, shared)) = (&self.module, &self.stream, self.shape);
-        // SAFETY: the memory that the argument names is this struct's, of the sizes that the kernel
-        // asks for; launches of one stream run one after the other.
+        // SAFETY: the memory that the argument names is this struct's, of the sizes that the kernel requires; launches
+        // of one stream run one after another.
         unsafe { launch!(module.pair<<<blocks, threads, shared, stream>>>(self.argument)) }
     }
 }
 
-/// The parameters as the kernel reads them, (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w,
-/// seed. And what is to be added to each sample's log₂ Σₖ wₖ·2^(seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)²).
+/// Returns the parameters as the kernel reads them, (K, 2·D + 2): for each component s₀, m₀, s₁, m₁, …, w, seed; and
+/// the constant to add to each sample's log₂ Σₖ wₖ·2^(seedₖ − Σⱼ (sₖⱼ·xⱼ + mₖⱼ)²).
 ///
-/// With s = √(log₂e / 2) / σ and m = −μ·s, a feature's log₂ density is
-/// log₂ s − log₂(π·log₂e) / 2 − (s·x + m)². The constants are those of s as it was rounded.
+/// With s = √(log₂e / 2) / σ and m = −μ·s, a feature's log₂ density is log₂ s − log₂(π·log₂e) / 2 − (s·x + m)². The
+/// constants are those of the rounded s.
 fn parameters(mixture: &Mixture) -> (Array2<f32>, f64) {
     let Covariances::Diag(variances) = mixture.covariances() else { panic!("`pair` takes diagonal covariances") };
     let (k, d) = mixture.means().dim();
@@ -125,7 +122,7 @@ fn parameters(mixture: &Mixture) -> (Array2<f32>, f64) {
     for (mut row, constant) in rows.rows_mut().into_iter().zip(&constants) {
         let weight = (constant - offset).max(-60.0).exp2() as f32;
         row[2 * d] = weight;
-        // What does not fit into the weight, its rounding included.
+        // The remainder that does not fit into the weight, including its rounding.
         row[2 * d + 1] = (constant - offset - f64::from(weight).log2()) as f32;
     }
     (rows, offset)

@@ -1,8 +1,7 @@
-//! The likelihood on a GPU from the source of the kernel to the number, with a thread for each
-//! sample and component: `pair` (gmm-kernels/src/likelihood/pair/kernel.rs) is compiled to PTX,
-//! with the feature `rust-cuda` by build.rs, launched through cust (launch.rs), and its total
-//! compared with the float64 reference. `benches/pair.rs` measures its time; docs/rust-cuda.md says
-//! how both are run.
+//! The likelihood on a GPU from the source of the kernel to the number, with a thread for each sample and component:
+//! `pair` (gmm-kernels/src/likelihood/pair/kernel.rs) is compiled to PTX (with the feature `rust-cuda` by build.rs) and
+//! launched through cust (launch.rs); its total is compared with the float64 reference. `benches/pair.rs` measures its
+//! time; docs/rust-cuda.md explains how to run both.
 #[path = "../../gmm-host/tests/gpu_harness/mod.rs"]
 mod gpu_harness;
 mod launch;
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     gpu_harness::run([gpu_harness::suite("pair", tests)])
 }
 
-/// Samples of a standard normal distribution (N, D), and a mixture of K components among them.
+/// Returns samples of a standard normal distribution (N, D), and a mixture of K components among them.
 fn problem(n: usize, d: usize, k: usize) -> (Array2<f32>, Mixture) {
     let mut rng = ChaCha8Rng::seed_from_u64(52);
     let x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f32, _>(StandardNormal));
@@ -37,8 +36,8 @@ fn problem(n: usize, d: usize, k: usize) -> (Array2<f32>, Mixture) {
 }
 
 fn totals_are_those_of_the_reference() {
-    // One thread that has work; less than a warp; parts of a quad; the size of the benchmark, with
-    // several rounds a block; more components than a block has warps.
+    // One thread with work; less than a warp; parts of a quad; the size of the benchmark, with several rounds a block;
+    // more components than a block has warps.
     for (n, d, k) in [(1, 1, 1), (31, 2, 3), (1_001, 5, 7), (300_000, 13, 8), (4_099, 40, 70)] {
         let (x, mixture) = problem(n, d, k);
         let mut reference = ReferenceEvaluator::new(Samples::from_f32(x.view()).expect("finite samples"));
@@ -47,7 +46,7 @@ fn totals_are_those_of_the_reference() {
         let total = pair.log_likelihood(&mixture).expect("a total");
         // A sample's error is a few units of 2⁻²⁴ for each of its D terms.
         assert_relative_eq!(total, expected, max_relative = 1e-6);
-        // A launch leaves the memory as the next one needs it, and each adds in the same order.
+        // A launch leaves the memory ready for the next one, and every launch adds in the same order.
         assert_eq!(pair.log_likelihood(&mixture).expect("a total").to_bits(), total.to_bits());
     }
 }

@@ -18,10 +18,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Compile the kernels and write gmm-kernels/ptx.packed
+    /// Compile the kernels and write gmm-kernels/ptx
     Ptx {
-        /// Write nothing; fail if the committed PTX differs from the source's, a barrier was duplicated, ptxas refuses
-        /// a kernel or finds a stack or spills in a fast one, or the machine code was made from other PTX
+        /// Write nothing; fail if the committed PTX is not what the source gives, if a barrier was
+        /// duplicated, or if ptxas refuses a kernel or finds a stack or spills in a fast one
         #[arg(long)]
         check: bool,
         /// Compile nothing; print the committed PTX of this kernel
@@ -31,12 +31,9 @@ enum Chore {
         #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "show"])]
         texts: Option<PathBuf>,
     },
-    /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards; needs ptxas
-    MachineCode {
-        /// Write nothing; fail if the committed machine code was made from other PTX, as `ptx --check` does too
-        #[arg(long)]
-        check: bool,
-    },
+    /// Assemble the committed PTX for common GPUs and write gmm-machine-code/cards, for a release; needs
+    /// ptxas
+    MachineCode,
     /// Time whole commands of a built `gmm` on each device, from few samples to many
     Devices(devices::Options),
     /// Check on the host the code that the feature `rust-cuda` compiles
@@ -65,8 +62,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Ptx { texts: Some(file), .. } => ptx::show_all(&file),
         Chore::Ptx { check: true, .. } => ptx::check(root),
         Chore::Ptx { .. } => ptx::write(root),
-        Chore::MachineCode { check: true } => ptx::machine_code::check(root),
-        Chore::MachineCode { check: false } => ptx::machine_code::write(root),
+        Chore::MachineCode => ptx::machine_code::write(root),
         Chore::RustCuda { .. } => rust_cuda::check(root),
     }
 }

@@ -1,4 +1,4 @@
-//! `gmm adapt`: a background model, adapted to samples.
+//! `gmm adapt`: adapts a background model to samples.
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
@@ -10,9 +10,8 @@ use std::path::PathBuf;
 
 /// Adapt a background model to samples
 ///
-/// These are the formulas of Reynolds, Quatieri and Dunn (2000): components that have many of the
-/// samples move to them, the others stay. Of a posterior of variational inference, the mixture of its
-/// means is taken.
+/// Uses the formulas of Reynolds, Quatieri and Dunn (2000): components with many of the samples move to them, the
+/// others stay. A posterior of variational inference is replaced by the mixture of its means.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,14 +22,13 @@ pub struct Adapt {
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
-    /// A component with so many samples moves half of the way to them
+    /// A component with this many samples moves half of the way to them
     #[arg(long, value_name = "R", default_value_t = 16.0, allow_negative_numbers = true)]
     relevance: f64,
-    /// What is adapted: weights, means, covariances, separated by commas
+    /// The parameters to adapt: weights, means, covariances, separated by commas
     #[arg(long, value_name = "NAMES", default_value = "means")]
     parameters: String,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
-    /// .csv with one column
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
     #[arg(long, value_name = "FILE")]
     sample_weight: Option<PathBuf>,
     /// Where to write the adapted mixture, .json or .npz

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// Probabilities, quantiles and regions of highest density of one feature
 ///
-/// The region of highest density is the shortest that has a probability, in as many intervals as it
-/// takes. Without --cdf, --quantile and --hdr, some quantiles and the region of 0.95 are printed.
+/// The region of highest density is the shortest set with a given probability; it may consist of several intervals.
+/// Without --cdf, --quantile and --hdr, some quantiles and the region of 0.95 are printed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,23 +21,23 @@ Examples:
 pub struct Axis {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// The feature, by the name that the model has for it, or by its number, counted from 0; not
-    /// needed if it is the only one
+    /// The feature, by its name in the model, or by its number, counted from 0; may be left out if the model has one
+    /// feature
     feature: Option<String>,
-    /// The probability of what is at most each of these values
+    /// Print the probability of values up to each X
     #[arg(long, value_name = "X", value_delimiter = ',', allow_hyphen_values = true)]
     cdf: Vec<f64>,
-    /// The values that a sample is below with each of these probabilities
+    /// Print the value at or below which a sample lies with each probability P
     #[arg(long, value_name = "P", value_delimiter = ',')]
     quantile: Vec<f64>,
-    /// The regions of highest density that have each of these probabilities
+    /// Print the region of highest density with each probability P
     #[arg(long, value_name = "P", value_delimiter = ',')]
     hdr: Vec<f64>,
-    /// Write places on the axis with the density, the probability of what is below, and what each
-    /// component has of the density: .npy, .csv, .tsv or .parquet
+    /// Write a table of points on the axis with the density, the probability below, and each component's part of the
+    /// density: .npy, .csv, .tsv or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// How many places are written, evenly from the quantile at 0.001 to that at 0.999
+    /// Number of points to write, evenly spaced from the quantile at 0.001 to that at 0.999
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = whole_number, requires = "output")]
     points: usize,
     /// Print the result as JSON
@@ -45,7 +45,6 @@ pub struct Axis {
     json: bool,
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Found {
     cdf: Vec<Probability>,
@@ -62,7 +61,7 @@ struct Probability {
 #[derive(Serialize)]
 struct Quantile {
     p: f64,
-    /// Null where it is infinite.
+    /// Null if infinite.
     x: f64,
 }
 
@@ -70,7 +69,7 @@ struct Quantile {
 struct Region {
     level: f64,
     intervals: Vec<[f64; 2]>,
-    /// The density at the ends.
+    /// The density at the ends of the intervals.
     density: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What the mixtures of groups say about rows, for `gmm predict --by` and `gmm score --by`.
+//! Evaluates the mixtures of groups over rows, for `gmm predict --by` and `gmm score --by`.
 use crate::input::{DataOptions, Groups, Input, Source};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::Path;
 
-/// Reads one model, where no --by was given.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     if path.join("groups.csv").is_file() || path.extension().is_some_and(|end| end.eq_ignore_ascii_case("parquet")) {
         bail!(
@@ -19,7 +18,6 @@ pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     Ok(Model::read(path)?)
 }
 
-/// The models of groups, in a file or a folder.
 pub struct GroupModelFile<'a> {
     path: &'a Path,
     models: GroupModels,
@@ -41,19 +39,17 @@ impl<'a> GroupModelFile<'a> {
         Ok(Self { path, models })
     }
 
-    /// The largest number of components.
     pub fn n_components(&self) -> usize {
         self.models.models().map(|model| model.mixture.n_components()).max().unwrap_or(0)
     }
 
-    /// Opens the data, whose column `by` has the groups.
+    /// Opens the data, whose column `by` names the groups.
     pub fn open<'d>(&self, data: &'d DataOptions, by: &str) -> anyhow::Result<Input<'d>> {
         data.check_one_device()?;
         let names = self.models.feature_names().map(<[String]>::to_vec);
         Input::open(data, None, &ColumnSelection { by: Some(by.into()), ..data.table.selection(names, None) })
     }
 
-    /// Finds the model of each group of the data.
     pub fn divide<'s>(&'s self, source: &'s Source<'s>, by: &'s str) -> anyhow::Result<ByGroup<'s>> {
         let groups = Groups::new(source, by)?;
         let known: HashMap<String, usize> =
@@ -63,7 +59,7 @@ impl<'a> GroupModelFile<'a> {
             let Some(&fit) = known.get(&name) else {
                 let row = groups.of_row.iter().position(|&of| of == group).unwrap_or(0);
                 bail!(
-                    "{}: row {row} (counted from 0) is of the group `{name}`, of which {} has no model; leave its rows out, or fit again",
+                    "{}: row {row} (counted from 0) has the group `{name}`, for which {} has no model; leave the group's rows out, or fit again",
                     source.name(),
                     self.path.display()
                 );
@@ -75,25 +71,23 @@ impl<'a> GroupModelFile<'a> {
     }
 }
 
-/// Data that is divided into groups, and the model of each.
+/// Data divided into groups, and the model of each.
 pub struct ByGroup<'s> {
     path: &'s Path,
     source: &'s Source<'s>,
-    /// The column of the groups.
     by: &'s str,
     pub groups: Groups<'s>,
-    /// None where the fit had failed (G,).
+    /// `None` if the fit failed (G,).
     models: Vec<Option<&'s Model>>,
 }
 
 impl ByGroup<'_> {
-    /// The number of rows whose group has no model, because its fit had failed.
+    /// Returns the number of rows whose group has no model because its fit failed.
     pub fn n_without_model(&self) -> usize {
         let sets = self.models.iter().zip(&self.groups.sets);
         sets.filter(|(model, _)| model.is_none()).map(|(_, set)| set.n_samples()).sum()
     }
 
-    /// Says how many these are, if any.
     pub fn note_without_model(&self) {
         let without = self.n_without_model();
         if without > 0 {
@@ -102,7 +96,7 @@ impl ByGroup<'_> {
         }
     }
 
-    /// Evaluates each group with its model (G,); none where there is no model.
+    /// Evaluates each group with its model (G,); `None` without a model.
     pub fn evaluate<T: Send>(
         &self,
         evaluate: impl Fn(&mut dyn Evaluator, &Model) -> gaussmix::Result<T> + Sync,
@@ -129,8 +123,8 @@ impl ByGroup<'_> {
         results.into_iter().enumerate().map(named).collect()
     }
 
-    /// Writes the values of all rows in their order, and the column of the groups if the format has
-    /// a place for it. What a group without a model has not is `missing`.
+    /// Writes the values of all rows in their order, with the column of the groups if the format has one. The values of
+    /// groups without a model are `missing`.
     pub fn write<T: TableNumber + Copy>(
         &self,
         output: &TableOutput,
@@ -140,7 +134,7 @@ impl ByGroup<'_> {
     ) -> anyhow::Result<()> {
         let width = columns.width();
         let mut all = vec![missing; self.groups.of_row.len() * width];
-        // How many rows of each group have their values.
+        // The number of rows written for each group.
         let mut done = vec![0; values.len()];
         for (row, &group) in self.groups.of_row.iter().enumerate() {
             if let Some(values) = &values[group] {

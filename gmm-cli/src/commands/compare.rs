@@ -1,4 +1,4 @@
-//! `gmm compare`: how far two mixtures are from each other.
+//! `gmm compare`: the distances between two mixtures.
 use crate::input::read_alike;
 use crate::terminal::text;
 use clap::Args;
@@ -8,12 +8,11 @@ use ndarray::Array2;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// How far two mixtures are from each other
+/// Measure the distances between two mixtures
 ///
-/// Divergences are in nats. Those of Kullback and Leibler and of Jensen and Shannon are estimated from
-/// random samples, and have standard errors; the others are exact. `transport` is what it takes to
-/// bring the components of the first mixture to those of the second, in the units of the data: the
-/// 2-Wasserstein distance of the two is at most this.
+/// Divergences are in nats. The Kullback-Leibler and Jensen-Shannon divergences are estimated from random samples and
+/// have standard errors; the others are exact. `transport` is the cost of moving the components of the first mixture to
+/// those of the second, in the units of the data: an upper bound of the 2-Wasserstein distance between the mixtures.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,20 +21,19 @@ Examples:
 pub struct Compare {
     /// The first mixture, .json or .npz
     first: PathBuf,
-    /// The second mixture, .json or .npz, of the same features
+    /// The second mixture, .json or .npz, with the same features
     second: PathBuf,
-    /// Number of samples of each mixture for what is estimated
+    /// Number of samples of each mixture for the estimates
     #[arg(short, value_parser = whole_number, default_value = "100000")]
     n: usize,
     /// Seed of the random numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Print the result as JSON, with the plan of the transport
+    /// Print the result as JSON, with the transport plan
     #[arg(long)]
     json: bool,
 }
 
-/// An estimate with its standard error.
 #[derive(Serialize)]
 struct Estimated {
     value: f64,
@@ -54,7 +52,6 @@ impl std::fmt::Display for Estimated {
     }
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Row {
     kl_divergence: Estimated,
@@ -63,9 +60,9 @@ struct Row {
     cauchy_schwarz: f64,
     l2_distance: f64,
     transport: f64,
-    /// The weight that goes from each component of the first to each of the second.
+    /// The weight moved from each component of the first mixture to each of the second.
     plan: Vec<Vec<f64>>,
-    /// The 2-Wasserstein distances of their components.
+    /// The 2-Wasserstein distances between the components.
     wasserstein: Vec<Vec<f64>>,
     hellinger_affinity: Vec<Vec<f64>>,
 }
@@ -114,7 +111,7 @@ fn number(v: f64) -> String {
     if v != 0.0 && !(1e-4..1e6).contains(&v.abs()) { format!("{v:.5e}") } else { format!("{v:.6}") }
 }
 
-/// For each component of the first mixture that of the second which is nearest.
+/// Returns a line for each component of the first mixture, with the nearest one of the second.
 fn nearest(row: &Row) -> String {
     let lines = row.wasserstein.iter().zip(&row.hellinger_affinity).enumerate().map(|(i, (distances, affinities))| {
         let least = distances.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(j, _)| j);

@@ -1,9 +1,9 @@
-//! `gmm completions`: scripts with which shells complete commands and options.
+//! `gmm completions`: shell scripts that complete commands and options.
 use clap::{Args, Command};
 use clap_complete::Shell;
 use std::io::{self, Write};
 
-/// Print a script with which a shell completes commands and options
+/// Print a shell script that completes commands and options
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +16,6 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// `program` is the program with all of its commands.
     pub fn run(self, mut program: Command) -> anyhow::Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "gmm", &mut script);

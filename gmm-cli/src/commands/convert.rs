@@ -1,4 +1,4 @@
-//! `gmm convert`: a model in another file format.
+//! `gmm convert`: writes a model in another file format.
 use crate::input::feature;
 use crate::terminal::text;
 use anyhow::{Context, bail};
@@ -9,14 +9,13 @@ use std::path::PathBuf;
 
 /// Convert a model between .json and .npz, or to a C header
 ///
-/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. How
-/// a fit found the model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) is converted too,
-/// where the file says it, and so is the posterior of variational inference. With --order the
-/// components of a mixture are sorted.
+/// The .npz has the names and shapes of scikit-learn's attributes. Every number keeps its bits. The record of the fit
+/// (`converged`, `n_iter`, `lower_bound`, `lower_bounds`), if the file has one, and the posterior of variational
+/// inference are converted too. With --order the components of a mixture are sorted.
 ///
-/// The header (.h) has functions for C99 and C++ that need no library: NAME_score, the
-/// log-likelihood of a sample, NAME_predict, its most probable component, and NAME_predict_proba,
-/// where NAME is that of the file.
+/// The header (.h) has functions for C99 and C++ that need no library: NAME_score returns the log-likelihood of a
+/// sample, NAME_predict its most probable component, and NAME_predict_proba the probabilities of all components. NAME
+/// is the name of the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,15 +28,14 @@ pub struct Convert {
     from: PathBuf,
     /// The model to write, .json or .npz, or a C header, .h
     to: PathBuf,
-    /// Sort the components: `weight` puts the heaviest one first, a feature (by name, or by number
-    /// counted from 0) the one with the least mean of it; several numbers with commas name all
-    /// components, counted from 0, in their new order
+    /// Sort the components: `weight` puts the heaviest one first; a feature (by name, or by number counted from 0)
+    /// sorts by the means of that feature, ascending; several numbers with commas list all components, counted from 0,
+    /// in their new order
     #[arg(long, value_name = "ORDER")]
     order: Option<String>,
 }
 
 impl Convert {
-    /// The model, with its components in the order that was asked for.
     fn model(&self) -> anyhow::Result<Model> {
         let mut model = Model::read(&self.from)?;
         if let Some(order) = &self.order {
@@ -70,7 +68,6 @@ impl Convert {
     }
 }
 
-/// The order that --order names.
 fn parse(text: &str, model: &Model) -> anyhow::Result<Order> {
     if text == "weight" {
         return Ok(Order::Weight);

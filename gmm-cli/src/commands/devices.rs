@@ -4,7 +4,7 @@ use clap::Args;
 use gaussmix::device::kernel_names;
 use serde::Serialize;
 
-/// List the devices and kernels of this machine, and why others cannot be used
+/// List the devices and kernels of this machine, and the reasons why others cannot be used
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -12,7 +12,7 @@ Examples:
   gmm devices --json
   gmm devices --kernels")]
 pub struct Devices {
-    /// List what each kernel of the CUDA backend can do instead (it needs no GPU)
+    /// List the abilities of each kernel of the CUDA backend instead (needs no GPU)
     #[cfg(feature = "cuda")]
     #[arg(long)]
     kernels: bool,
@@ -22,7 +22,7 @@ pub struct Devices {
     json: bool,
 }
 
-/// What `--json` prints for each device. The description of a device that cannot be used says why.
+/// A device as `--json` prints it. If it cannot be used, the description says why.
 #[derive(Serialize)]
 struct Row {
     device: String,
@@ -91,7 +91,7 @@ impl Devices {
     }
 }
 
-/// What `--kernels --json` prints for each kernel.
+/// A kernel as `--kernels --json` prints it.
 #[cfg(feature = "cuda")]
 #[derive(Serialize)]
 struct Kernel {

@@ -1,4 +1,4 @@
-//! `gmm impute`: data with its missing values filled in.
+//! `gmm impute`: fills in missing values.
 use crate::input::{DataOptions, Input, Source, TableOptions, refuse_overlap};
 use crate::terminal::text;
 use anyhow::Context;
@@ -10,14 +10,13 @@ use std::path::PathBuf;
 
 /// Fill in missing values
 ///
-/// Each missing value (NaN; a field of text that is empty or as --na-values says; a null of Parquet
-/// or Arrow) is replaced by its mean given the observed values of its sample, under the mixture. These
-/// means vary less than the data does. With --draws, the data is written M times, draw after draw,
-/// each time with other draws of the missing values from their distribution given the observed
-/// ones: estimates from each of the M data sets are then combined by Rubin's rules. All that is
-/// observed stays as it is.
+/// Replaces each missing value (NaN; a field of text that is empty or listed in --na-values; a null of Parquet or
+/// Arrow) by its mean under the mixture, given the observed values of its sample. These means vary less than the data
+/// does. With --draws, the data is written M times, one copy after the other, with missing values drawn from their
+/// distribution given the observed ones: combine the estimates from the M data sets by Rubin's rules. Observed values
+/// do not change.
 ///
-/// It is computed on the CPU in float64; the result is of the data's type.
+/// Computes on the CPU in float64; the result has the data's type.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,14 +28,14 @@ pub struct Impute {
     model: PathBuf,
     #[command(flatten)]
     table: TableOptions,
-    /// Draw the missing values so many times, instead of writing their means
+    /// Draw the missing values M times instead of writing their means
     #[arg(long, value_name = "M", value_parser = gaussmix::program::whole_number)]
     draws: Option<usize>,
     /// Seed of the draws
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
-    /// read in chunks. Default: half of the machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Larger files are read in chunks. Default: half
+    /// of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = crate::input::options::size_in_bytes)]
     memory: Option<u64>,
     /// Where to write: .npy, or .csv, .tsv or .parquet with the names of the columns
@@ -65,7 +64,7 @@ impl Impute {
         Ok(text::print(format_args!("{what} written to {output}"))?)
     }
 
-    /// Writes the means, or one draw of all samples after the other.
+    /// Writes the means, or the draws of all samples one after the other.
     fn write<T: TableNumber>(
         &self,
         output: &TableOutput,
@@ -90,7 +89,9 @@ impl Impute {
         };
         let names = source.names().map(<[String]>::to_vec);
         let columns = names.map_or(Columns::Numbered("x", d), Columns::Named);
-        let rows = n.checked_mul(draws).with_context(|| format!("--draws {draws}: so many rows cannot be counted"))?;
+        let rows = n
+            .checked_mul(draws)
+            .with_context(|| format!("--draws {draws}: the rows of the result cannot be counted; use fewer draws"))?;
         let written = output.write(rows, &columns, (0..draws).flat_map(fill))?;
         let failed = || format!("{} over {}", self.model.display(), self.table.describe());
         written.map_err(|e| source.advise(e, false)).with_context(failed)

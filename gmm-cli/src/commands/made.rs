@@ -1,4 +1,4 @@
-//! `gmm condition`, `marginal`, `reduce`, `product` and `sum`: a mixture made of others.
+//! `gmm condition`, `marginal`, `reduce`, `product` and `sum`: make a mixture from others.
 use crate::input::{Names, feature, given, names_of, read_alike, refuse_overlap};
 use crate::terminal::text;
 use clap::Args;
@@ -7,10 +7,10 @@ use gaussmix::model::Mixture;
 use gaussmix::program::whole_number;
 use std::path::PathBuf;
 
-/// A mixture with the names of its features, and what is said of it before and behind the file's name.
+/// A mixture, the names of its features, and the text of the report before and after the file's name.
 type Made = (Mixture, Option<Vec<String>>, [String; 2]);
 
-/// Writes to `output` what `make` makes of the mixtures in `files`, which have these names of features.
+/// Writes to `output` the mixture that `make` builds from those in `files` and the names of their features.
 fn make<'a>(
     files: impl IntoIterator<Item = &'a PathBuf>,
     output: &PathBuf,
@@ -25,12 +25,11 @@ fn make<'a>(
     Ok(text::print(format_args!("{what} written to {output}{more}"))?)
 }
 
-/// The distribution of the other features, given values of some
+/// Condition a mixture on the values of some features
 ///
-/// It is a mixture again, of the same type of covariances: each component with its mean and
-/// covariance given the values, and with a weight in proportion to its density at them. Its mean is
-/// what `gmm impute` fills in. Of a posterior of variational inference, the mixture of its means is
-/// taken.
+/// Writes the distribution of the other features, a mixture of the same covariance type: each component has its mean
+/// and covariance given the values, and a weight in proportion to its density at the values. The mixture's mean is the
+/// value that `gmm impute` fills in. A posterior of variational inference is replaced by the mixture of its means.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,11 +39,10 @@ Examples:
 pub struct Condition {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// Features and their values; a feature by the name that the model has for it, or by its number,
-    /// counted from 0
+    /// Features and their values; a feature by its name in the model, or by its number, counted from 0
     #[arg(value_name = "FEATURE=VALUE", required = true)]
     given: Vec<String>,
-    /// Where to write the mixture, .json or .npz, with the names of the features that are left
+    /// Where to write the mixture, .json or .npz, with the names of the remaining features
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
@@ -66,10 +64,10 @@ impl Condition {
     }
 }
 
-/// The distribution of some features alone
+/// Keep some features of a mixture
 ///
-/// It is a mixture again, of the same type of covariances, with the features in the order given. Of
-/// a posterior of variational inference, the mixture of its means is taken.
+/// Writes the distribution of these features, a mixture of the same covariance type, in the given order of features. A
+/// posterior of variational inference is replaced by the mixture of its means.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -78,8 +76,8 @@ Examples:
 pub struct Marginal {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// The features that stay; each by the name that the model has for it, or by its number,
-    /// counted from 0; one with a comma stands in double quotes
+    /// The features to keep, each by its name in the model, or by its number, counted from 0; write a name with a comma
+    /// in double quotes
     #[arg(value_name = "FEATURES", required = true)]
     features: Vec<Names>,
     /// Where to write the mixture, .json or .npz, with the names of its features
@@ -100,11 +98,11 @@ impl Marginal {
     }
 }
 
-/// Merge components, those first of which that loses least
+/// Merge components, beginning with the pair that loses least
 ///
-/// Two components after the other are merged to their common weight, mean and covariance (Runnalls
-/// 2007). The Kullback-Leibler divergence of the result from the model is at most the bound that is
-/// printed. Of a posterior of variational inference, the mixture of its means is taken.
+/// Merges two components at a time to their common weight, mean and covariance (Runnalls 2007). Prints an upper bound
+/// of the Kullback-Leibler divergence of the result from the model. A posterior of variational inference is replaced by
+/// the mixture of its means.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -112,7 +110,7 @@ Examples:
 pub struct Reduce {
     /// The mixture, .json or .npz
     model: PathBuf,
-    /// The number of components that stay
+    /// The number of components to keep
     #[arg(short, long = "components", value_name = "K", value_parser = whole_number)]
     k: usize,
     /// Where to write the mixture, .json or .npz, with the names of its features
@@ -131,10 +129,10 @@ impl Reduce {
     }
 }
 
-/// The normalised product of two densities
+/// Multiply two densities and normalise the product
 ///
-/// It is a mixture with a component for each pair of components, as of two independent opinions of
-/// the same thing. The logarithm of the integral of the product is printed.
+/// The result is a mixture with a component for each pair of components, as if two independent opinions were combined.
+/// Prints the logarithm of the integral of the product.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -142,7 +140,7 @@ Examples:
 pub struct Product {
     /// The first mixture, .json or .npz
     first: PathBuf,
-    /// The second mixture, .json or .npz, of the same features
+    /// The second mixture, .json or .npz, with the same features
     second: PathBuf,
     /// Where to write the mixture, .json or .npz
     #[arg(short, long, value_name = "OUT")]
@@ -160,19 +158,19 @@ impl Product {
     }
 }
 
-/// The weighted sum of densities
+/// Add densities, weighted
 ///
-/// It is a mixture with the components of all models.
+/// The result is a mixture with the components of all models.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gmm sum a.json b.json -o pooled.json
   gmm sum a.json b.json --weights 0.7,0.3 -o pooled.json")]
 pub struct Sum {
-    /// The mixtures, .json or .npz, of the same features
+    /// The mixtures, .json or .npz, with the same features
     #[arg(required = true)]
     models: Vec<PathBuf>,
-    /// The weight of each model, up to a factor; by default all are equal
+    /// The weight of each model, up to a factor; equal by default
     #[arg(long, value_name = "W", value_delimiter = ',')]
     weights: Option<Vec<f64>>,
     /// Where to write the mixture, .json or .npz

@@ -1,4 +1,4 @@
-//! `gmm man`: the manual as man pages.
+//! `gmm man`: writes the manual as man pages.
 use crate::terminal::text;
 use anyhow::Context;
 use clap::{Args, Command};
@@ -12,13 +12,12 @@ Examples:
   gmm man -o ~/.local/share/man/man1
   gmm man -o . && man ./gmm-fit.1")]
 pub struct Man {
-    /// The folder for gmm.1, gmm-fit.1 and so on, which is made if it does not exist
+    /// The folder for gmm.1, gmm-fit.1 and so on, created if necessary
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
 }
 
 impl Man {
-    /// `program` is the program with all of its commands.
     pub fn run(self, program: Command) -> anyhow::Result<()> {
         let place = || format!("{}: the man pages cannot be written", self.output.display());
         fs::create_dir_all(&self.output).with_context(place)?;

@@ -1,5 +1,4 @@
-//! The commands, a file or a folder each. A command goes from typed options to the engine and back
-//! to text.
+//! The commands, each a file or a folder. A command turns typed options into calls of the engine and results into text.
 mod adapt;
 mod axis;
 pub mod bench;
@@ -87,7 +86,6 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command, and gives the exit code of the program.
     pub fn run(self) -> anyhow::Result<u8> {
         self.verbosity.apply();
         if let Some(threads) = self.threads {

@@ -1,10 +1,9 @@
-//! Numbers on the command line, or in a file that it names.
+//! Numbers given on the command line, or in a file.
 use anyhow::bail;
 use gaussmix::io::{self, Data};
 use gaussmix::model::{CovarianceType, Covariances};
 use std::path::PathBuf;
 
-/// Numbers, or the file that has them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Numbers {
     Given(Vec<f64>),
@@ -35,7 +34,6 @@ impl Numbers {
         }
     }
 
-    /// The numbers of a square matrix, row by row.
     fn matrix(&self) -> anyhow::Result<(usize, Vec<f64>)> {
         let (rows, numbers) = match self {
             Self::Given(numbers) => (numbers.len().isqrt(), numbers.clone()),

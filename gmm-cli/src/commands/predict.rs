@@ -1,4 +1,4 @@
-//! `gmm predict`: which component each sample comes from.
+//! `gmm predict`: the component of each sample.
 use super::by_group::{GroupModelFile, read_model};
 use crate::input::{DataOptions, Input, Names, Source, feature, names_of, refuse_overlap};
 use crate::terminal::text;
@@ -8,12 +8,12 @@ use gaussmix::data::Samples;
 use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
 use std::path::PathBuf;
 
-/// Write the most probable component of each sample, the probability of each component, or what is
-/// expected of other features
+/// Write the most probable component of each sample, the probability of each component, or the expected values of other
+/// features
 ///
-/// Components are counted from 0. The components are written as int64 of shape (samples,), the
-/// probabilities as float64 of shape (samples, components). Both are those of the posterior, as
-/// scikit-learn computes them, if the model is of `gmm fit --variational`.
+/// Components are counted from 0. They are written as int64 of shape (samples,), probabilities as float64 of shape
+/// (samples, components). For a model of `gmm fit --variational` both are those of the posterior, as scikit-learn
+/// computes them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,25 +28,24 @@ pub struct Predict {
     model: PathBuf,
     #[command(flatten)]
     data: DataOptions,
-    /// Write the probability of each component for each sample instead of the most probable
-    /// component
+    /// Write the probability of each component for each sample instead of the most probable component
     #[arg(long)]
     proba: bool,
-    /// Write the means of these features of the model (by name or number, separated by commas) given
-    /// the others, which are the columns of the data: regression by the mixture, float64 of shape
-    /// (samples, targets), computed on the CPU
+    /// Write the means of these features of the model (by name or number, separated by commas) given the other
+    /// features, which are the columns of the data: regression by the mixture, float64 of shape (samples, targets),
+    /// computed on the CPU
     #[arg(long, value_name = "FEATURES", conflicts_with_all = ["proba", "by", "kernel"])]
     target: Vec<Names>,
-    /// Where to write: .npy, or with names of columns .csv, .tsv or .parquet
+    /// Where to write: .npy, or .csv, .tsv or .parquet with names of columns
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Keep this column of the data in the result, before the others; it is not a feature
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
-    /// Take for each row the mixture of its group, the value in this column, which is kept in the
-    /// result. Where the fit to the group had failed, the component is -1 and probabilities are NaN
+    /// Use the mixture of each row's group, named by this column, which is kept in the result. If the fit to the group
+    /// failed, the component is -1 and probabilities are NaN
     ///
-    /// The whole table is read into memory. A group that the models do not have is an error.
+    /// The whole table is read into memory. A group without a model is an error.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["id", "kernel"])]
     by: Option<String>,
 }

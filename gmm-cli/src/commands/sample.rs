@@ -1,4 +1,4 @@
-//! `gmm sample`: new samples from a mixture.
+//! `gmm sample`: draws samples from a mixture.
 use crate::input::refuse_overlap;
 use crate::terminal::{ProgressLine, text};
 use clap::Args;
@@ -8,7 +8,7 @@ use gaussmix::program::whole_number;
 use ndarray::Array2;
 use std::path::PathBuf;
 
-/// How many numbers are drawn and written at a time.
+/// The count of numbers drawn and written at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Draw samples from a mixture
@@ -28,15 +28,13 @@ pub struct Sample {
     /// Seed of the random numbers
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Where to write the samples (samples × features): .npy (float64), or with names of columns
-    /// .csv, .tsv or .parquet
+    /// Where to write the samples (samples × features): .npy (float64), or .csv, .tsv or .parquet with names of columns
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Write float32 instead of float64
     #[arg(long)]
     float32: bool,
-    /// Write the component that each sample comes from (counted from 0): .npy (int64), .csv, .tsv
-    /// or .parquet
+    /// Write the component of each sample (counted from 0): .npy (int64), .csv, .tsv or .parquet
     #[arg(long, value_name = "OUT")]
     labels: Option<PathBuf>,
 }
@@ -64,8 +62,7 @@ impl Sample {
         let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
         text::print(format_args!("{n} samples × {d} features written to {output}"))?;
         if let Some(labels) = labels {
-            // The samples are drawn a second time for their components, so that the components need
-            // not be in memory.
+            // The samples are drawn again for their components, which then need not be held in memory.
             let values = self.chunks(&mixture)?;
             let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(|c| c as i64).collect()));
             labels.write(self.n, &component, values)??;

@@ -11,13 +11,13 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the evaluation is repeated to measure its time.
+/// The time of repeated evaluations for a measurement.
 const TIMING_BUDGET: Duration = Duration::from_millis(100);
 
 /// Compute the log-likelihood of a data set under a mixture
 ///
-/// Of a model of `gmm fit --variational` it is that of scikit-learn's `score_samples`, with the
-/// posterior's expectations of logarithms.
+/// For a model of `gmm fit --variational` it is the result of scikit-learn's `score_samples`, with the posterior's
+/// expectations of logarithms.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,18 +35,17 @@ pub struct Score {
     /// Write the log-likelihood of each sample to this file: .npy (float64), .csv, .tsv or .parquet
     #[arg(long, value_name = "OUT")]
     per_sample: Option<PathBuf>,
-    /// Call this share of the samples outliers, those with the lowest log-likelihoods: say where the
-    /// boundary lies and how many are below it, and with --per-sample write a second column
-    /// `outlier` of 1 and 0
+    /// Call this share of the samples outliers, those with the lowest log-likelihoods: print the threshold and the
+    /// number of samples below it, and with --per-sample write a second column `outlier` of 1 and 0
     #[arg(long, value_name = "SHARE", conflicts_with = "by", value_parser = share)]
     outliers: Option<f64>,
     /// Keep this column of the data in the result, before the others; it is not a feature
     #[arg(long, value_name = "NAME", requires = "per_sample")]
     id: Option<String>,
-    /// Take for each row the mixture of its group, the value in this column, which is kept in the
-    /// result. Where the fit to the group had failed, the log-likelihood is NaN, and counts nowhere
+    /// Use the mixture of each row's group, named by this column, which is kept in the result. If the fit to the group
+    /// failed, the log-likelihood is NaN and is not counted
     ///
-    /// The whole table is read into memory. A group that the models do not have is an error.
+    /// The whole table is read into memory. A group without a model is an error.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["id", "kernel"])]
     by: Option<String>,
     /// Print the result as JSON
@@ -54,7 +53,6 @@ pub struct Score {
     json: bool,
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Row {
     n: usize,
@@ -65,27 +63,23 @@ struct Row {
     mean_log_likelihood: f64,
     device: String,
     kernel: String,
-    /// The number type of the evaluation.
     precision: &'static str,
     seconds: f64,
-    /// With --outliers.
     #[serde(skip_serializing_if = "Option::is_none")]
     outliers: Option<Outliers>,
 }
 
-/// The samples with the lowest log-likelihoods.
 #[derive(Serialize)]
 struct Outliers {
-    /// The log-likelihood below which a sample is one.
+    /// Samples with a log-likelihood below are outliers.
     threshold: f64,
     n: usize,
-    /// Their rows, counted from 0.
     rows: Vec<usize>,
 }
 
 impl Outliers {
-    /// Those of a share of the samples. The boundary is the quantile, linear between two values, as
-    /// `GaussianMixtureOutlierDetector` of the Python package has it.
+    /// Finds the outliers. The threshold is the quantile, interpolated linearly, as in `GaussianMixtureOutlierDetector`
+    /// of the Python package.
     fn new(scores: &[f64], share: f64) -> Self {
         let mut sorted = scores.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -98,20 +92,19 @@ impl Outliers {
     }
 }
 
-/// A share of the samples, as scikit-learn's `contamination`.
+/// Parses a share of the samples, like scikit-learn's `contamination`.
 fn share(text: &str) -> Result<f64, String> {
     let within = |share: &f64| *share > 0.0 && *share <= 0.5;
     text.parse().ok().filter(within).ok_or_else(|| "a share is above 0 and at most 0.5".into())
 }
 
-/// What `--json` prints with `--by`.
 #[derive(Serialize)]
 struct GroupRow<'a> {
     n: usize,
     d: usize,
     by: &'a str,
     n_groups: usize,
-    /// The samples of groups whose fits had failed, which count nowhere.
+    /// The samples of groups whose fits failed; no other figure counts them.
     n_without_model: usize,
     log_likelihood: f64,
     mean_log_likelihood: f64,
@@ -122,7 +115,7 @@ struct GroupRow<'a> {
 struct OfGroup {
     group: String,
     n_samples: usize,
-    /// Null where the fit had failed.
+    /// Null if the fit failed.
     log_likelihood: Option<f64>,
 }
 
@@ -166,7 +159,7 @@ impl Score {
         let mut outliers = None;
         if self.outliers.is_some() || output.is_some() {
             let of = |evaluator: &mut dyn Evaluator| Ok((evaluator.score_samples(mixture)? + log_total).to_vec());
-            // Where the samples are in memory, the evaluator holds them.
+            // If the samples are in memory, the evaluator holds them.
             let mut parts: Box<dyn Iterator<Item = gaussmix::Result<Vec<f64>>> + '_> = match source.is_chunked() {
                 true => Box::new(source.pass(8, of)),
                 false => Box::new(std::iter::once_with(|| of(evaluator.as_mut()))),

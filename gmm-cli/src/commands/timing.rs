@@ -1,23 +1,22 @@
 //! Measures the time of an evaluation.
 use std::time::{Duration, Instant};
 
-/// The most repetitions of one measurement.
 const MAX_REPETITIONS: usize = 10_000;
 
-/// How many budgets warming up may take where each call takes longer than one.
+/// The most budgets that warming up may take if each call takes longer than one.
 const MAX_WARMUP_BUDGETS: u32 = 10;
 
 /// The time of one call, from repeated calls.
 pub struct Timing {
-    /// Median, in seconds.
+    /// The median in seconds.
     pub median: f64,
-    /// The number of calls that were measured.
+    /// The number of measured calls.
     pub repetitions: usize,
 }
 
-/// Calls `f` to warm up, until a call takes less than `budget`, and then again and again until that
-/// is spent. `f` gets the number of the call, counted from 0. If calls are still slower than
-/// `budget` after `MAX_WARMUP_BUDGETS` budgets, the last one is the measurement.
+/// Calls `f` to warm up until a call takes less than `budget`, then repeats it until the budget is spent. `f` gets the
+/// number of the call, counted from 0. If calls are still slower than `budget` after `MAX_WARMUP_BUDGETS` budgets, the
+/// last call is the measurement.
 pub fn time<E>(budget: Duration, mut f: impl FnMut(usize) -> Result<(), E>) -> Result<Timing, E> {
     let mut calls = 0;
     let mut call = || {
@@ -28,7 +27,7 @@ pub fn time<E>(budget: Duration, mut f: impl FnMut(usize) -> Result<(), E>) -> R
     };
     let start = Instant::now();
     let mut times = vec![call()?];
-    // A backend may move the data, or compile its kernels, in one of the first calls.
+    // The first calls may move the data or compile kernels.
     while times[0] >= budget && start.elapsed() < budget * MAX_WARMUP_BUDGETS {
         times[0] = call()?;
     }

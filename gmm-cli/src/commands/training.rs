@@ -1,4 +1,4 @@
-//! What `gmm fit` and `gmm select` fit: the options of the library, and what a command adds to them.
+//! The fits of `gmm fit` and `gmm select`: the options of the library, and those that the commands add.
 use super::numbers::Numbers;
 use crate::input::{DataOptions, Source};
 use crate::terminal::text;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// The options that `fit` and `select` have in common.
+/// The options that `fit` and `select` share.
 #[derive(Debug, Args)]
 pub struct Training {
     #[command(flatten)]
@@ -22,20 +22,18 @@ pub struct Training {
     pub options: FitOptions,
     #[command(flatten)]
     em: Em,
-    /// Parameters that are not fitted and stay those of the start: weights, means, covariances,
-    /// separated by commas; of single components (from 0) as in means=0,2. With weights=equal or
-    /// means=equal those of all components are equal
+    /// Keep these parameters as they are in the start: weights, means, covariances, separated by commas; those of
+    /// single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components are equal
     #[arg(long, value_name = "NAMES")]
     freeze: Vec<Freeze>,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or
-    /// .csv with one column
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
     #[arg(long, value_name = "FILE")]
     pub sample_weight: Option<PathBuf>,
     /// Fit to columns of mean 0 and standard deviation 1
     ///
-    /// The start and --reg-covar then treat all columns alike. The model and all figures are
-    /// converted back to the data's own units without loss. A `spherical` fit has variances that
-    /// differ by column there, so that its model is `diag`.
+    /// The start and --reg-covar then treat all columns alike. The model and all figures are converted back to the
+    /// data's units without loss. The variances of a `spherical` fit differ by column in these units, so its model is
+    /// `diag`.
     #[arg(long)]
     pub standardize: bool,
     #[command(flatten)]
@@ -46,26 +44,25 @@ pub struct Training {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Variational inference")]
 struct Posterior {
-    /// Find the posterior of the parameters by variational inference, under a prior, instead of the
-    /// likeliest parameters by EM. Components that the data does not need are left without samples
+    /// Find the posterior of the parameters under a prior by variational inference, instead of the likeliest parameters
+    /// by EM. Components that the data does not need get no samples
     #[arg(long, conflicts_with = "prior")]
     variational: bool,
     #[command(flatten)]
     options: Variational,
-    /// Prior mean: a number for each feature, separated by commas, or a file with them (.npy, or
-    /// .csv with one column). Default: that of the data
+    /// Prior mean: a number for each feature, separated by commas, or a file with them (.npy, or .csv with one column).
+    /// Default: the mean of the data
     #[arg(long, value_name = "NUMBERS|FILE", requires = "variational", allow_hyphen_values = true)]
     mean_prior: Option<Numbers>,
-    /// Scale of the prior of the precisions, in the shape of the covariance of one component: the rows
-    /// of a matrix for full and tied, a number for each feature for diag, one number for spherical;
-    /// separated by commas, or a file. Default: the covariance of the data
+    /// Scale of the prior of the precisions, in the shape of one component's covariance: the rows of a matrix for full
+    /// and tied, a number for each feature for diag, one number for spherical; separated by commas, or a file. Default:
+    /// the covariance of the data
     #[arg(long, value_name = "NUMBERS|FILE", requires = "variational", allow_hyphen_values = true)]
     covariance_prior: Option<Numbers>,
 }
 
-/// A method with its options on the command line, and the files of what it finds.
+/// A method with its options on the command line, and the files of its results.
 pub trait Trained: Method<Model: Trainable> + Serialize {
-    /// The method with the options that were given.
     fn of(training: &Training, covariance_type: CovarianceModel) -> anyhow::Result<Self>;
 }
 
@@ -87,12 +84,11 @@ impl Trained for Variational {
     }
 }
 
-/// What a fit finds, and its files.
+/// The model that a fit finds, and its files.
 pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
-    /// The lower bound, as the axis of a plot has it.
+    /// The lower bound, as the label of a plot's axis.
     const BOUND: &'static str;
 
-    /// The model of a file, and the names of its features.
     fn read_model(path: &Path) -> io::Result<(Self, Option<Vec<String>>)>;
 
     fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()>;
@@ -101,19 +97,17 @@ pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
 
     fn write_checkpoint(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;
 
-    /// The model in a file of one group.
+    /// Returns the model for the file of one group.
     fn of_group(self, summary: FitSummary) -> gaussmix::Result<io::Model>;
 
-    /// The mixture to be drawn.
     fn to_mixture(&self) -> gaussmix::Result<Mixture>;
 
-    /// Which components are alive (K,); none where all are.
+    /// Returns whether each component is alive (K,), or `None` if all are.
     fn alive(&self) -> Option<Vec<bool>>;
 
-    /// The lower bound of the log-evidence of all samples, where the fit has one.
+    /// Returns the lower bound of the log-evidence of all samples, if the fit has one.
     fn elbo(fit: &Fit<Self>) -> Option<f64>;
 
-    /// The type of the prior of the weights.
     fn prior_type(&self) -> Option<&'static str>;
 }
 
@@ -198,19 +192,18 @@ impl Trainable for VariationalMixture {
 }
 
 impl Training {
-    /// Whether the fit is by variational inference.
     pub fn is_variational(&self) -> bool {
         self.posterior.variational
     }
 
-    /// The fit that the options describe, in the units of the data.
+    /// Returns the fit that the options describe, in the units of the data.
     pub fn fitting<M: Trained>(&self, k: usize, covariance_type: CovarianceModel) -> anyhow::Result<Fitting<M>> {
         let fitting = Fitting::from((self.options.clone(), M::of(self, covariance_type)?));
         let freeze = self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or);
         Ok(fitting.n_components(k).covariance_type(covariance_type).freeze(freeze))
     }
 
-    /// The same in the units of the samples.
+    /// Returns the fit in the units of the samples.
     pub fn in_units<M: Trained>(&self, source: &Source<'_>, fitting: Fitting<M>) -> gaussmix::Result<Fitting<M>> {
         match &source.standardization {
             Some(standard) => fitting.standardized(standard),
@@ -218,8 +211,8 @@ impl Training {
         }
     }
 
-    /// Notes on the terminal where `--reg-covar` is large beside the variance of a column. Standardised
-    /// columns have the variance 1, so that it was chosen in their units.
+    /// Prints a note if `--reg-covar` is large relative to the variance of a column. Not for standardised columns:
+    /// their variance is 1, and `--reg-covar` was chosen in their units.
     pub fn note_regularization(&self, source: &Source<'_>, fitted: &impl Regularized) {
         let reg_covar = self.options.reg_covar;
         let found = fitted.over_regularized(reg_covar).filter(|_| source.standardization.is_none());
@@ -231,15 +224,14 @@ impl Training {
         ));
     }
 
-    /// The files that are read.
     pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
         let of_prior = [&self.posterior.mean_prior, &self.posterior.covariance_prior];
         let of_prior = of_prior.into_iter().map(|numbers| numbers.as_ref().and_then(Numbers::file));
         self.data.table.inputs().chain([self.sample_weight.as_ref()]).chain(of_prior)
     }
 
-    /// Adds the options that change the course of a fit: all but where it computes and, with
-    /// `may_go_on`, when it ends.
+    /// Adds the options that change the course of a fit to `data`: all except the device and, with `may_go_on`, the
+    /// criteria that end the fit.
     pub fn identify<M: Trained>(
         &self,
         data: Identity,

@@ -1,19 +1,16 @@
 //! Advice for errors about data that is too large, too far away or too precise for the arithmetic.
 use gaussmix::Error;
 
-/// What was done to the data already, which is therefore not advised.
+/// Treatments the data has had already, which are therefore not advised.
 #[derive(Debug, Clone, Copy)]
 pub struct Treatment {
-    /// The data is float64.
     pub float64: bool,
-    /// The data was standardised.
     pub standardized: bool,
-    /// The command has the option `--standardize`.
     pub can_standardize: bool,
 }
 
-/// Replaces the advice in an error of the engine by advice that the user has not followed already.
-/// The features may have names.
+/// Replaces the advice in an error of the engine by advice that the user has not followed yet. Uses the features'
+/// names, if any.
 pub fn advise(error: Error, treatment: Treatment, names: Option<&[String]>) -> anyhow::Error {
     let Treatment { float64, standardized, can_standardize } = treatment;
     if let Error::NotPositiveDefinite { pivot, .. } = &error {
@@ -44,8 +41,8 @@ pub fn advise(error: Error, treatment: Treatment, names: Option<&[String]>) -> a
     anyhow::anyhow!("{}; {advice}", fact(&error))
 }
 
-/// Replaces the advice in an error about the values of a feature, which `--drop` takes as `option`, where
-/// this program has options for it.
+/// Replaces the advice in an error about the values of a feature by options of this program. `option` is the feature as
+/// `--drop` takes it.
 pub fn about_values(error: Error, option: &str) -> anyhow::Error {
     match &error {
         Error::NonFiniteSample { value, .. } if value.is_infinite() => anyhow::anyhow!(
@@ -60,8 +57,7 @@ pub fn about_values(error: Error, option: &str) -> anyhow::Error {
     }
 }
 
-/// The engine's text without its own advice, which does not know this program's options and follows the
-/// semicolon.
+/// Returns the engine's text up to the semicolon: its advice does not know this program's options.
 fn fact(error: &Error) -> String {
     let text = error.to_string();
     text.split_once("; ").map_or(text.clone(), |(fact, _)| fact.into())

@@ -1,4 +1,4 @@
-//! Samples in memory, or in a file of which one chunk at a time is read.
+//! Samples in memory, or in a file that is read in chunks.
 use crate::terminal::text;
 use gaussmix::Error;
 use gaussmix::data::{Samples, Weights};
@@ -13,7 +13,6 @@ pub enum DataSet<'a> {
     File(FileSamples<'a>),
 }
 
-/// The samples of a file that is read in chunks.
 #[derive(Clone)]
 pub struct FileSamples<'a> {
     file: &'a DataFile,
@@ -24,7 +23,6 @@ pub struct FileSamples<'a> {
 }
 
 impl<'a> DataSet<'a> {
-    /// N.
     pub fn n_samples(&self) -> usize {
         match self {
             Self::Memory(samples) => samples.n_samples(),
@@ -32,7 +30,6 @@ impl<'a> DataSet<'a> {
         }
     }
 
-    /// D.
     pub fn n_features(&self) -> usize {
         match self {
             Self::Memory(samples) => samples.n_features(),
@@ -40,7 +37,7 @@ impl<'a> DataSet<'a> {
         }
     }
 
-    /// The sum of the weights; N if there are none.
+    /// Returns the sum of the weights; N without weights.
     pub fn total_weight(&self) -> f64 {
         match self {
             Self::Memory(samples) => samples.total_weight(),
@@ -48,7 +45,7 @@ impl<'a> DataSet<'a> {
         }
     }
 
-    /// Some of the samples. Those of a file are standardised with `standard` when they are read.
+    /// Returns some of the samples. Those of a file are standardised with `standard` as they are read.
     pub fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
         match self {
             Self::Memory(samples) => Ok(samples.rows(rows)),
@@ -64,9 +61,8 @@ impl<'a> FileSamples<'a> {
         Self { file, missing, weights, total_weight }
     }
 
-    /// Reads the whole file, `rows` samples at a time, checks that all values are finite, and
-    /// counts those that are missing. If asked to, also finds the standardisation. `progress` is
-    /// told how many samples were read.
+    /// Reads the whole file, `rows` samples at a time, checks that all values are finite and counts the missing ones.
+    /// If `standardize`, also finds the standardisation. `progress` gets the number of samples read.
     pub fn check(
         &self,
         rows: usize,
@@ -93,8 +89,7 @@ impl<'a> FileSamples<'a> {
     }
 
     fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
-        // All values were finite when the file was checked, so that one that is not shows a change
-        // of the file.
+        // The check found all values finite, so one that is not shows that the file has changed.
         let start = rows.start;
         let changed = |_| Error::Load(Box::new(self.file.changed(start)));
         let mut data = data(self.file, rows.clone())?;
@@ -106,7 +101,6 @@ impl<'a> FileSamples<'a> {
         self.weighted(into_samples(data, self.missing).map_err(changed)?, rows)
     }
 
-    /// Adds the weights of these rows.
     fn weighted(&self, samples: Samples<'a>, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
         match &self.weights {
             Some(weights) => samples.weighted(weights.rows(rows)),
@@ -115,28 +109,27 @@ impl<'a> FileSamples<'a> {
     }
 }
 
-/// The data as samples; with `missing`, NaN stands for a missing value.
+/// Returns the data as samples; with `missing`, NaN stands for a missing value.
 pub fn samples(data: &Data, missing: bool) -> gaussmix::Result<Samples<'_>> {
     if missing { data.samples_with_missing() } else { data.samples() }
 }
 
-/// As [`samples`], which then own the data.
+/// Like [`samples`], but the samples own the data.
 fn into_samples<'a>(data: Data, missing: bool) -> gaussmix::Result<Samples<'a>> {
     if missing { data.into_samples_with_missing() } else { data.into_samples() }
 }
 
-/// The values that are missing in all of the data.
+/// A count of the missing values in the whole data.
 #[derive(Debug, Clone, Default)]
 pub struct Gaps {
     n_samples: usize,
     /// The number of observed values of each column (D,); empty before any samples are counted.
     observed: Vec<usize>,
-    /// The number of rows with nothing observed, and the first of them.
+    /// The number of rows without observed values, and the first such row.
     empty: Option<(usize, usize)>,
 }
 
 impl Gaps {
-    /// Counts samples, the first of which is row `start`.
     pub fn add(&mut self, samples: &Samples<'_>, start: usize) {
         let n = samples.n_samples();
         self.n_samples += n;
@@ -151,7 +144,6 @@ impl Gaps {
         }
     }
 
-    /// What a user has to know about rows in which nothing is observed.
     pub fn note(&self) -> Option<String> {
         let (rows, first) = self.empty?;
         let rows = match rows {
@@ -164,14 +156,14 @@ impl Gaps {
         Some(format!("{rows} with the log-likelihood 0"))
     }
 
-    /// How much is missing, for a report; none if nothing is.
+    /// Returns the share of missing values in words, or `None` if nothing is missing.
     pub fn describe(&self) -> Option<String> {
         let values = (self.n_samples * self.observed.len()) as f64;
         let missing = values - self.observed.iter().sum::<usize>() as f64;
         (missing > 0.0).then(|| format!("{:.3} % missing", 100.0 * missing / values))
     }
 
-    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    /// Fails if a column has no observed value, because nothing can be fitted to it.
     pub fn check_columns(&self) -> gaussmix::Result<()> {
         match self.observed.iter().position(|&observed| observed == 0) {
             Some(column) => Err(Error::UnobservedColumn { column }),
@@ -193,7 +185,6 @@ pub fn read<'a>(file: &DataFile, missing: bool, rows: Range<usize>) -> gaussmix:
     })
 }
 
-/// Standardises data in place.
 pub fn standardize(standard: &Standardization, data: &mut Data) {
     match data {
         Data::F32(x) => standard.apply(x.view_mut(), |v| v as f32),

@@ -4,8 +4,7 @@ use gaussmix::io;
 use gaussmix::model::Mixture;
 use std::path::PathBuf;
 
-/// The feature that is meant by a name of the model, or by a number counted from 0. A name counts
-/// before a number.
+/// Finds a feature by its name in the model, or else by its number, counted from 0.
 pub fn feature(names: Option<&[String]>, n_features: usize, text: &str) -> anyhow::Result<usize> {
     if let Some(feature) = names.and_then(|names| names.iter().position(|name| name == text)) {
         return Ok(feature);
@@ -20,7 +19,7 @@ pub fn feature(names: Option<&[String]>, n_features: usize, text: &str) -> anyho
     }
 }
 
-/// NAME=VALUE; the value stands behind the last `=`.
+/// Splits NAME=VALUE at the last `=`.
 pub fn given(text: &str) -> anyhow::Result<(&str, f64)> {
     let (name, value) =
         text.rsplit_once('=').with_context(|| format!("`{text}` must be FEATURE=VALUE, such as height=1.8"))?;
@@ -28,12 +27,11 @@ pub fn given(text: &str) -> anyhow::Result<(&str, f64)> {
     Ok((name, value))
 }
 
-/// The names of some of the features.
 pub fn names_of(names: Option<&[String]>, features: impl IntoIterator<Item = usize>) -> Option<Vec<String>> {
     names.map(|names| features.into_iter().map(|feature| names[feature].clone()).collect())
 }
 
-/// Mixtures that are to be of the same features, and the names of these, where a file has some.
+/// Reads mixtures, which must have the same features, and the names of the features, if a file has them.
 pub fn read_alike(files: &[&PathBuf]) -> anyhow::Result<(Vec<Mixture>, Option<Vec<String>>)> {
     let mut common: Option<(&PathBuf, Vec<String>)> = None;
     let mut mixtures = Vec::new();

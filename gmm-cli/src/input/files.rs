@@ -4,8 +4,8 @@ use anyhow::bail;
 use gaussmix::io::Table;
 use std::path::{Path, PathBuf};
 
-/// Makes sure that no result would replace an input or another result, or become a part of a folder
-/// of inputs. To be called before the work starts.
+/// Refuses a result that would replace an input or another result, or lie in a folder of inputs. Call it before the
+/// work starts.
 pub fn refuse_overlap<'a>(
     outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
     inputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
@@ -31,16 +31,14 @@ pub fn refuse_overlap<'a>(
     Ok(())
 }
 
-/// Says how the table is read where that may surprise, and which columns are not used because the
-/// model does not have them.
+/// Prints how the table was read, if that may surprise, and the columns left out because the model lacks them.
 pub fn note_columns(table: &Table, data: &str) {
     for remark in table.remarks() {
         text::note(format_args!("{data}: {remark}"));
     }
 }
 
-/// The file that a path stands for, in one spelling, whether or not it exists yet. `None` for a
-/// device or a pipe.
+/// Returns the canonical path of a file, which need not exist yet, or `None` for a device or a pipe.
 fn real_path(path: &Path) -> Option<PathBuf> {
     match path.metadata() {
         Ok(found) if !found.is_file() => None,

@@ -1,13 +1,12 @@
-//! Data that a column divides into groups.
+//! Data divided into groups by a column.
 use super::Source;
 use anyhow::{Context, anyhow};
 use gaussmix::Error;
 use gaussmix::data::Samples;
 use gaussmix::io::Ids;
 
-/// The samples of each group.
 pub struct Groups<'a> {
-    /// The groups (G,): the values of the column, in order and each once.
+    /// The groups (G,): the distinct values of the column, in order.
     pub names: Ids,
     /// The number of each row's group (N,).
     pub of_row: Vec<usize>,
@@ -34,7 +33,7 @@ impl<'a> Groups<'a> {
         Ok(Self { names, of_row, sets })
     }
 
-    /// An error about the samples of a group, which names a row by its number in all of the data.
+    /// Makes an error about the samples of a group name a row by its number in the whole data.
     pub fn error(&self, group: usize, error: Error) -> Error {
         let mut rows = self.of_row.iter().enumerate().filter(|&(_, &of)| of == group).map(|(row, _)| row);
         match error {

@@ -1,4 +1,4 @@
-//! The way of data from a file to a device, in one piece or in chunks; and what options name.
+//! Brings data from a file to a device, whole or in chunks, and finds the features that options name.
 mod advice;
 mod dataset;
 mod features;

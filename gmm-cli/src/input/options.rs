@@ -7,47 +7,46 @@ use gaussmix::program::{whole_number, whole_number_or_0};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The files of the data, and which of their columns are features.
+/// The files of the data, and their columns that are features.
 #[derive(Debug, Clone, Args)]
 pub struct TableOptions {
-    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz, .bz2
-    /// or .zst), .parquet, .arrow, .feather or .arrows; several files, or a folder with its
-    /// subfolders, are one data set; - is standard input (CSV, .npy or an Arrow IPC stream)
+    /// The data (samples × features): .npy (numbers of any type), .csv, .tsv or .txt (also .gz, .bz2 or .zst),
+    /// .parquet, .arrow, .feather or .arrows; several files, or a folder with its subfolders, are one data set; - is
+    /// standard input (CSV, .npy or an Arrow IPC stream)
     #[arg(value_name = "DATA", required = true)]
     pub data: Vec<PathBuf>,
-    /// The columns that are features, by name or by number, counted from 0; separated by commas, a
-    /// name with a comma in double quotes. Default: all, or those that the model was fitted to
+    /// The columns to use as features, by name or by number, counted from 0; separated by commas, a name with a comma
+    /// in double quotes. Default: all, or those that the model was fitted to
     #[arg(long, value_name = "NAMES")]
     columns: Vec<Names>,
     /// Columns to leave out
     #[arg(long, value_name = "NAMES", conflicts_with = "columns")]
     drop: Vec<Names>,
-    /// Whether the first line of text is a header: yes or no. Default: it is if it has names, or
-    /// numbers that look like names (years, equal steps), which is said
+    /// Whether the first line of text is a header: yes or no. Default: yes if it has names, or numbers that look like
+    /// names (years, equal steps), in which case a note says so
     #[arg(long, value_name = "WHETHER", value_parser = yes_or_no)]
     header: Option<bool>,
-    /// Lines of text before the table, which are passed over
+    /// Lines of text to skip before the table
     #[arg(long, value_name = "N", value_parser = whole_number_or_0, default_value_t = 0, hide_default_value = true)]
     skip_lines: usize,
-    /// The last line of text that is read, counted from 1 at the beginning of the file. Default: all are
+    /// The last line of text to read, counted from 1 at the beginning of the file. Default: the last line of the file
     #[arg(long, value_name = "N", value_parser = whole_number)]
     last_line: Option<usize>,
-    /// What stands for a missing value besides an empty field, NA, N/A, NaN, NaT, None, null and ?:
-    /// texts and numbers, separated by commas, such as .,-999
+    /// Texts and numbers that stand for a missing value, separated by commas, such as .,-999; added to an empty field,
+    /// NA, N/A, NaN, NaT, None, null and ?
     #[arg(long, value_name = "TEXTS", allow_hyphen_values = true)]
     na_values: Vec<Names>,
-    /// How decimals are written in text: with . or ,. Default: a point, unless the first lines show
-    /// that it is a comma (1,5;2,25)
+    /// The decimal mark of text: . or , . Default: a point, unless the first lines show that it is a comma (1,5;2,25)
     #[arg(long, value_name = "CHARACTER", value_parser = decimal)]
     decimal: Option<Decimal>,
 }
 
-/// Texts of an option, separated by commas; one that has a comma stands in double quotes.
+/// Texts of an option, separated by commas; a text with a comma stands in double quotes.
 #[derive(Debug, Clone)]
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// The texts of all times that the option was given.
+    /// Returns the texts of all occurrences of the option.
     pub fn all(times: &[Self]) -> Vec<String> {
         times.iter().flat_map(|names| names.0.iter().cloned()).collect()
     }
@@ -82,8 +81,8 @@ fn decimal(text: &str) -> Result<Decimal, String> {
 }
 
 impl TableOptions {
-    /// The columns to read. `model`: the names of the features of the model that meets the data;
-    /// `id`: a column to keep.
+    /// Returns the columns to read. `model`: the names of the features of the model used on the data; `id`: a column to
+    /// keep.
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> ColumnSelection {
         let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
         let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
@@ -91,7 +90,6 @@ impl TableOptions {
         ColumnSelection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
     }
 
-    /// The data in a few words, for reports and errors.
     pub fn describe(&self) -> String {
         let name = |path: &PathBuf| match path.to_str() {
             Some("-") => "standard input".into(),
@@ -104,45 +102,42 @@ impl TableOptions {
         }
     }
 
-    /// The paths, for the check that no result replaces an input.
+    /// Returns the paths, for the check that no result replaces an input.
     pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
         self.data.iter().map(Some)
     }
 }
 
-/// The data, and where and how to compute over it.
+/// The data, and where and how to compute.
 #[derive(Debug, Args)]
 pub struct DataOptions {
     #[command(flatten)]
     pub table: TableOptions,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
-    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
+    /// cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
     pub device: Device,
-    /// Compute with this kernel (code variant) instead of the one that the device chooses;
-    /// `gmm devices` lists them
+    /// Compute with this kernel (code variant) instead of the device's choice; `gmm devices` lists the kernels
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
-    /// for models that need more digits
+    /// Always compute in float64. By default float32 data is computed in float32, except for models that need more
+    /// digits
     #[arg(long, conflicts_with = "kernel")]
     pub float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty or
-    /// as --na-values says, and a null of Parquet or Arrow
+    /// Treat NaN in the data as a missing value, and so a field of text that is empty or listed in --na-values, and a
+    /// null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values
-    /// are missing at random.
+    /// The likelihood of a sample is then that of its observed values, which is exact if values are missing at random.
     #[arg(long)]
     pub missing: bool,
-    /// Memory that the data and its copies may take, such as 500M or 8G. Files that need more are
-    /// read in chunks, again for each pass (with `--device auto` on the CPU). Default: half of the
-    /// machine's memory
+    /// Memory that the data and its copies may take, such as 500M or 8G. Larger files are read in chunks, again for
+    /// each pass (with `--device auto` on the CPU). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
     pub memory: Option<u64>,
 }
 
 impl DataOptions {
-    /// The options of data with missing values that no device computes over.
+    /// Returns the options of data with missing values that is not brought to a device.
     pub fn of_missing(table: TableOptions, memory: Option<u64>) -> Self {
         Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
     }
@@ -151,7 +146,7 @@ impl DataOptions {
         LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
     }
 
-    /// Refuses several devices at once, over which samples of one model would be divided.
+    /// Refuses several devices at once, because each group is computed on one device.
     pub fn check_one_device(&self) -> anyhow::Result<()> {
         match self.device {
             Device::Several(_) => bail!("--by: each group is computed on one device; name one with --device"),
@@ -159,15 +154,14 @@ impl DataOptions {
         }
     }
 
-    /// The memory that the data may take, in bytes.
     pub fn memory_limit(&self) -> u64 {
         self.memory.unwrap_or_else(gaussmix::memory::half)
     }
 }
 
-/// The file in which this program remembers the kernels that were measured to be the fastest on a
-/// GPU: `gmm/cuda-tuning.json` in the user's cache folder, or the one that the environment variable
-/// `GMM_TUNING_FILE` names; none where that is empty.
+/// Returns the path of the file in which this program remembers the fastest kernels measured on a GPU:
+/// `gmm/cuda-tuning.json` in the user's cache folder, or the value of the environment variable `GMM_TUNING_FILE`, or
+/// `None` if that is empty.
 pub fn tuning_file() -> Option<PathBuf> {
     match std::env::var_os("GMM_TUNING_FILE") {
         Some(path) if path.is_empty() => None,
@@ -176,7 +170,7 @@ pub fn tuning_file() -> Option<PathBuf> {
     }
 }
 
-/// Reads 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.
+/// Parses 1000, 500k, 64M, 8G or 2T, also as 8GB or 8GiB; the units are powers of 1024.
 pub fn size_in_bytes(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches('b').trim_end_matches('i');

@@ -15,26 +15,22 @@ use ndarray::Array1;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Most bytes that are held at a time where each sample is looked at once.
+/// The most bytes held at a time by operations that read each sample once.
 const MAX_PASS_BYTES: usize = 64 << 20;
 
-/// The line of a report on float32 data that was computed in float64 although the user did not ask
-/// for that.
+/// The report's line on float32 data that was computed in float64 without the user's request.
 const COMPUTED_IN_FLOAT64: &str = "precision       float64: a component is so narrow, for its distance from the data's centre, or its \
                                    covariance so nearly singular, that float32 has too few digits";
 
-/// The data and the sample weights as the options name them. Text is read at once if it fits into
-/// memory; other files are only opened at first.
+/// The data and the sample weights that the options name. Text is read at once if it fits into memory; other files are
+/// only opened.
 pub struct Input<'a> {
     options: &'a DataOptions,
     data: Storage,
-    /// Of data in memory: the column that identifies the rows, if one was named.
     ids: Option<Ids>,
-    /// The files, and how many rows each has.
     parts: Vec<(PathBuf, usize)>,
-    /// The names of the features.
     names: Option<Vec<String>>,
-    /// The number that each feature has among the columns of the first file.
+    /// The number of each feature among the columns of the first file.
     columns: Vec<usize>,
     weights: Option<(&'a Path, Array1<f64>)>,
 }
@@ -58,7 +54,7 @@ impl<'a> Input<'a> {
         line.hide_while(|| files::note_columns(&table, &describe));
         let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
         let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
-        // Data in memory is there twice; see `memory_plan`.
+        // Data in memory is held twice; see `memory_plan`.
         let within = options.memory_limit() / 2;
         let reading = format!("reading {describe}");
         let whole = match table.n_rows() {
@@ -86,8 +82,7 @@ impl<'a> Input<'a> {
         Ok(Self { options, data, ids, parts, names, columns, weights })
     }
 
-    /// Adds the name of the data to an error about its values. An error of reading the file has it
-    /// already.
+    /// Adds the name of the data to an error about its values. Errors of reading the file name it already.
     fn error(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Load(_) => error.into(),
@@ -114,15 +109,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A feature as `--drop` takes it: its name or, where a shell would need quotes, its number.
+    /// Returns a feature as `--drop` takes it: its name, or its number if a shell would need quotes.
     fn option(&self, column: usize) -> String {
         let plain = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || "_.".contains(c)) && !name.is_empty();
         let name = self.names.as_ref().and_then(|names| names.get(column)).filter(plain);
         name.map_or_else(|| self.columns[column].to_string(), Clone::clone)
     }
 
-    /// As [`error`](Self::error), for an error from finding the standardisation, which computes in
-    /// float64 in any case.
+    /// Like [`error`](Self::error), for an error from finding the standardisation, which always computes in float64.
     fn standardization_error(&self, error: Error) -> anyhow::Error {
         match error {
             error @ Error::NonFiniteStatistic { .. } => {
@@ -133,7 +127,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The weights of `n` samples, if there are any, checked before any sample is read.
+    /// Returns the weights of `n` samples, if any, checked before any sample is read.
     fn checked_weights(&self, n: usize) -> anyhow::Result<Option<Weights<'_>>> {
         match &self.weights {
             Some((path, weights)) if n > 0 => {
@@ -143,7 +137,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Gives samples their weights.
     fn weighted<'s>(&'s self, samples: Samples<'s>) -> anyhow::Result<Samples<'s>> {
         match self.checked_weights(samples.n_samples())? {
             Some(weights) => Ok(samples.weighted(weights)?),
@@ -165,7 +158,6 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The size of the values in bytes.
     fn n_bytes(&self) -> u64 {
         match &self.data {
             Storage::Memory(data) => data.n_bytes(),
@@ -173,8 +165,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The shape, the type and a hash of the data and of the weights, by which a checkpoint knows
-    /// them again.
+    /// Returns the shape, the type and a hash of the data and of the weights, by which a checkpoint recognises them.
     pub fn identity(&self) -> anyhow::Result<Identity> {
         let (n, d) = self.dim();
         self.checked_weights(n)?;
@@ -202,9 +193,8 @@ impl<'a> Input<'a> {
             .with("sample-weight", weights))
     }
 
-    /// Decides how much of the data is in memory at a time. Its values are there twice: as they
-    /// were read, and as a copy in the device's layout; and once more if some are missing, pattern
-    /// by pattern.
+    /// Decides how much of the data is in memory at a time. Values are held twice: as read, and as a copy in the
+    /// device's layout; and once more, pattern by pattern, if some are missing.
     fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
         let options = self.options;
         let (memory, bytes) = (options.memory_limit(), self.n_bytes());
@@ -219,23 +209,17 @@ impl<'a> Input<'a> {
         };
         let on_gpus = || !options.float64 && options.device.has_gpu_memory_for(bytes, options.missing);
         let plan = footprint.within(memory, on_gpus);
-        // Where the user gave no limit, data that fills half of the memory already is still
-        // computed, in chunks.
+        // Without a limit from the user, data that fills half of the memory is still computed, in chunks.
         if options.memory.is_some() && plan.chunk_rows.is_some() && memory < plan.least {
-            bail!(
-                "{}: --memory {memory} is too little; it takes {} bytes at least",
-                options.table.describe(),
-                plan.least
-            );
+            bail!("{}: --memory {memory} is too little; the least is {} bytes", options.table.describe(), plan.least);
         }
         Ok(plan)
     }
 }
 
-/// Checked samples, and how they reach the device.
 pub struct Source<'a> {
     options: &'a DataOptions,
-    /// Samples in memory are standardised already, those of a file are when they are read.
+    /// Samples in memory are standardised already; those of a file are standardised as they are read.
     pub samples: DataSet<'a>,
     pub standardization: Option<Standardization>,
     plan: MemoryPlan,
@@ -244,8 +228,8 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads the data into memory if it fits, and checks and, if asked to, standardises it. Data
-    /// that does not fit is checked chunk by chunk and stays in its file.
+    /// Reads the data into memory if it fits, checks it and, if `standardize`, standardises it. Larger data is checked
+    /// chunk by chunk and stays in its file.
     pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
         let plan = input.memory_plan()?;
         let mut line = ProgressLine::start("reading the data");
@@ -291,27 +275,25 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    /// The name of the data's type.
     pub fn dtype(&self) -> &'static str {
         self.input.dtype()
     }
 
-    /// How much is missing, in words; none if nothing is.
+    /// Returns the share of missing values in words, or `None` if nothing is missing.
     pub fn missing(&self) -> Option<String> {
         self.gaps.describe()
     }
 
-    /// An error if a column has no observed value, so that nothing can be fitted to it.
+    /// Fails if a column has no observed value, because nothing can be fitted to it.
     pub fn check_columns(&self) -> anyhow::Result<()> {
         self.gaps.check_columns().map_err(|error| self.input.error(error))
     }
 
-    /// The names of the features, if they have any.
     pub fn names(&self) -> Option<&'a [String]> {
         self.input.names.as_deref()
     }
 
-    /// The column that identifies the rows, of some rows; `None` if none was named.
+    /// Returns some rows of the column that identifies the rows; `None` if no column was named.
     pub fn ids(&self, rows: Range<usize>) -> io::Result<Option<Ids>> {
         match &self.input.data {
             Storage::Memory(_) => Ok(self.input.ids.as_ref().map(|ids| ids.rows(rows))),
@@ -319,25 +301,23 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The samples in memory, and the column that identifies the rows; none if the data is larger than
-    /// the memory that it may take, or has no such column.
+    /// Returns the samples in memory and the column that identifies the rows; `None` if the data is too large for its
+    /// memory, or without such a column.
     pub fn in_memory(&self) -> Option<(Samples<'a>, &'a Ids)> {
         let DataSet::Memory(samples) = &self.samples else { return None };
         let samples = samples.clone();
         Some((if self.options.float64 { samples.into_float64() } else { samples }, self.input.ids.as_ref()?))
     }
 
-    /// Where to compute.
     pub fn device(&self) -> Device {
         self.options.device
     }
 
-    /// The name of the data.
     pub fn name(&self) -> String {
         self.options.table.describe()
     }
 
-    /// The data on the device: all of it at once, or chunk by chunk whenever it is used.
+    /// Loads the data on the device, at once or chunk by chunk whenever it is used.
     pub fn evaluator(&self) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let options = self.options.load_options();
         let (n, d) = (self.samples.n_samples(), self.samples.n_features());
@@ -355,11 +335,11 @@ impl<'a> Source<'a> {
         Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
-    /// As [`evaluator`](Self::evaluator), where labels restrict the components of samples. Those have to
-    /// be in memory, because they are divided by their labels.
+    /// Like [`evaluator`](Self::evaluator), with labels that restrict the components of samples. The samples must be in
+    /// memory, because they are divided by their labels.
     pub fn labelled(&self, labels: Labels) -> anyhow::Result<Box<dyn Evaluator + 'a>> {
         if self.is_chunked() {
-            bail!("labels are for data that the memory holds; give more by --memory, or take fewer rows");
+            bail!("labels need all of the data in memory; allow more (--memory), or give fewer rows");
         }
         let options = self.options.load_options();
         let load = |part| gaussmix::device::load(self.options.device, part, &options);
@@ -367,8 +347,8 @@ impl<'a> Source<'a> {
         Ok(Box::new(LabelledEvaluator::new(samples, labels, load)?))
     }
 
-    /// Loads one part of the data after the other and lets `work` compute a result for each, where
-    /// each sample is looked at once. A result takes `result_bytes` for each sample.
+    /// Loads one part of the data after another and lets `work` compute a result for each, for operations that read
+    /// each sample once. A result takes `result_bytes` for each sample.
     pub fn pass<'s, T: 's>(
         &'s self,
         result_bytes: usize,
@@ -380,7 +360,7 @@ impl<'a> Source<'a> {
         self.pass_samples(result_bytes, move |chunk, _| work(gaussmix::device::load(device, chunk, &options)?.as_mut()))
     }
 
-    /// As [`pass`](Self::pass), with the samples of each part and the number of the first.
+    /// Like [`pass`](Self::pass), with the samples of each part and the number of the first.
     pub fn pass_samples<'s, T: 's>(
         &'s self,
         result_bytes: usize,
@@ -400,13 +380,12 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Whether the data is larger than the memory that it may take.
     pub fn is_chunked(&self) -> bool {
         self.plan.chunk_rows.is_some()
     }
 
-    /// Σⱼ ln sⱼ over the columns' scales: by this much the log-likelihood of a standardised sample
-    /// is larger than that of the sample in its own units.
+    /// Returns Σⱼ ln sⱼ over the columns' scales, by which the log-likelihood of a standardised sample exceeds that of
+    /// the sample in its own units.
     pub fn log_scale(&self) -> f64 {
         self.standardization.as_ref().map_or(0.0, Standardization::log_scale)
     }
@@ -416,7 +395,6 @@ impl<'a> Source<'a> {
         self.standardization.as_ref().map_or_else(|| Ok(fit.clone()), |standard| standard.restore_fit(fit))
     }
 
-    /// The inverse of [`restore_fit`](Self::restore_fit).
     pub fn standardize_fit<M: Standardizable>(
         &self,
         fit: Fit<M>,
@@ -428,15 +406,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Adds advice that fits this data to an error of the engine. `can_standardize`: whether the
-    /// command has `--standardize`.
+    /// Adds advice for this data to an error of the engine. `can_standardize`: whether the command has `--standardize`.
     pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
         let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
         advice::advise(error, Treatment { float64, standardized, can_standardize }, self.names())
     }
 
-    /// The number type of an evaluation, and a line for the report if float32 data was computed in
-    /// float64 unasked.
+    /// Returns the number type of an evaluation, and a line for the report if float32 data was computed in float64
+    /// without the user's request.
     pub fn precision(
         &self,
         evaluator: &dyn Evaluator,
@@ -450,7 +427,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The name, the shape and the type of the data, for a report.
     pub fn describe(&self) -> String {
         format!(
             "{}: {} samples × {} features, {}{}",

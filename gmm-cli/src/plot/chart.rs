@@ -1,4 +1,4 @@
-//! What all plots have in common: colours, axes, lines and the way to SVG text.
+//! Colours, axes, lines and SVG text for all plots.
 use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
@@ -22,24 +22,22 @@ pub const LIGHT_GREY: RGBColor = RGBColor(238, 238, 238);
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A line of a chart, and its name in the legend.
 pub struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart of lines over two logarithmic axes, as SVG text. `labels` are the titles of the x axis
-/// and the y axis.
+/// Draws a chart of lines over two logarithmic axes, as SVG text. `labels` are the titles of the x axis and the y axis.
 pub fn log_log(title: &str, labels: (&str, &str), series: &[Series]) -> anyhow::Result<String> {
     to_svg(SIZE, |root| draw_log_log(root, title, labels, series))
 }
 
-/// The drawing of `draw` on a white page, as SVG text.
+/// Returns the drawing of `draw` on a white page, as SVG text.
 pub fn to_svg(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> anyhow::Result<String> {
     to_svg_with(size, |root| draw(root).map(|()| String::new()))
 }
 
-/// The drawing of `draw` on a white page, and over it the SVG elements that `draw` returns (see
+/// Returns the drawing of `draw` on a white page, below the SVG elements that `draw` returns (see
 /// [`Overlay`](super::overlay::Overlay)), as SVG text.
 pub fn to_svg_with(
     size: (u32, u32),
@@ -59,8 +57,8 @@ pub fn to_svg_with(
     Ok(without_forbidden_characters(svg))
 }
 
-/// Replaces characters that XML cannot hold, not even as references, by escapes such as `\u{1b}`:
-/// names of columns may have them. (XML 1.0, section 2.2.)
+/// Replaces characters that XML cannot hold, not even as references, by escapes such as `\u{1b}`: names of columns may
+/// have them. (XML 1.0, section 2.2.)
 fn without_forbidden_characters(svg: String) -> String {
     let forbidden =
         |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
@@ -94,7 +92,6 @@ fn draw_log_log(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Se
     draw_lines(&mut chart, series, SeriesLabelPosition::UpperLeft)
 }
 
-/// Draws the lines and, in a corner, the legend.
 pub fn draw_lines<'a, 'svg: 'a, X, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'svg>, Cartesian2d<X, Y>>,
     series: &[Series],
@@ -124,7 +121,7 @@ where
     Ok(())
 }
 
-/// The powers of ten next below and above positive values.
+/// Returns the powers of ten next below and above the positive values.
 fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values.filter(|v| *v > 0.0).fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
     if low > high {
@@ -152,7 +149,7 @@ fn power_of_ten(value: f64) -> String {
     format!("10{}", superscript.collect::<String>())
 }
 
-/// The range of the finite values, extended by a twentieth on either side.
+/// Returns the range of the finite values, extended by a twentieth on either side.
 pub fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|v| v.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -164,7 +161,7 @@ pub fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (low - room, high + room)
 }
 
-/// A number with as many decimals as the labels of an axis of this range need.
+/// Formats a number with as many decimals as the labels of an axis of this range need.
 pub fn label(value: f64, (low, high): (f64, f64)) -> String {
     let step = (high - low) / 10.0;
     if low.abs().max(high.abs()) >= 1e7 || step < 1e-5 {

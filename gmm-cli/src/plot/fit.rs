@@ -19,51 +19,45 @@ const LEFT: u32 = 760;
 const LEGEND: u32 = 112;
 /// The width of the chart of the lower bound, on the right.
 const RIGHT: u32 = 480;
-/// The height of all of them.
 const HEIGHT: u32 = 580;
 /// Lines of the legend in one column.
 const LINES: usize = 28;
-/// Most columns of the legend.
 const COLUMNS: usize = 3;
-/// Most samples that are drawn.
 const POINTS: usize = 2000;
 /// The radii of the ellipses around a mean, in standard deviations.
 const RADII: [f64; 2] = [1.0, 2.0];
 
-/// What is drawn of a fit, in the data's own units.
+/// A fit to draw, in the data's units.
 pub struct Fitted<'a> {
     pub mixture: &'a Mixture,
-    /// Which components are alive (K,); the others are drawn faintly.
+    /// Whether each component is alive (K,); the others are drawn faintly.
     pub alive: &'a [bool],
-    /// The lower bound of each iteration, and what it is.
+    /// The lower bound of each iteration, and its label.
     pub bounds: &'a [f64],
     pub bound: &'a str,
 }
 
 impl Fitted<'_> {
-    /// The line of a component.
     fn stroke(&self, c: usize) -> Stroke {
         let stroke = Stroke::of_component(c);
         if self.alive[c] { stroke } else { stroke.faint() }
     }
 }
 
-/// SVG elements to draw over a chart.
 type Shapes = Result<String, Box<dyn std::error::Error>>;
 
-/// Samples to draw, in the data's own units, each with its most probable component.
+/// Samples to draw, in the data's units, each with its most probable component.
 pub struct Scatter {
-    /// What is missing is filled in with its mean given the rest of the sample.
+    /// Missing values are filled in with their means given the rest of the sample.
     x: Array2<f64>,
-    /// Whether a value of the sample was missing.
     filled_in: Vec<bool>,
     labels: Vec<usize>,
     n_samples: usize,
 }
 
 impl Scatter {
-    /// Chooses samples at random, and of these the ones that have a weight and an observed value.
-    /// `mixture` is in the evaluator's units.
+    /// Chooses samples at random, and drops those without weight or without observed values. `mixture` is in the
+    /// evaluator's units.
     pub fn new(source: &Source<'_>, evaluator: &mut dyn Evaluator, mixture: &Mixture) -> gaussmix::Result<Self> {
         let n_samples = evaluator.n_samples();
         let mut chosen = index::sample(&mut ChaCha8Rng::seed_from_u64(0), n_samples, POINTS.min(n_samples)).into_vec();
@@ -99,8 +93,8 @@ impl Scatter {
     }
 }
 
-/// The samples with the components on the left and the lower bound of each iteration on the right,
-/// as SVG text. `names` are those of the features, or none.
+/// Draws the samples with the components on the left and the lower bound of each iteration on the right, as SVG text.
+/// `names` are those of the features, if any.
 pub fn fit(scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> anyhow::Result<String> {
     let one_feature = fit.mixture.n_features() == 1;
     // The histogram has one more line, the density of the whole mixture.
@@ -120,8 +114,7 @@ fn colour(c: usize) -> RGBColor {
     Stroke::of_component(c).colour
 }
 
-/// The legend beside the chart on the left: the lines of `first`, then the line and the weight of
-/// each component.
+/// Draws the legend beside the left chart: the lines of `first`, then the line and the weight of each component.
 fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
     overlay.entry((f64::from(LEFT) + 6.0, 44.0), None, "component: weight");
@@ -138,14 +131,13 @@ fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     }
 }
 
-/// The samples and the ellipses of the components in a plane.
 fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
     let mixture = fit.mixture;
     let plane = Plane::of(mixture, names);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
     let k = mixture.n_components();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
-    // The chart shows the inner ellipses of what is alive completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
+    // The chart shows the inner ellipses of alive components completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
     // mean.
     let corners = ellipses.iter().zip(fit.alive).filter(|(_, alive)| **alive).flat_map(|((centre, [a, b, d]), _)| {
         let (x, y) = (a.abs(), b.hypot(*d));
@@ -189,7 +181,7 @@ fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String])
     Ok(overlay.finish("plane"))
 }
 
-/// For data of one feature: a histogram, the density of the mixture and those of the components.
+/// Draws data of one feature: a histogram, and the densities of the mixture and of its components.
 fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
     const BINS: usize = 60;
     const GRID: usize = 400;
@@ -232,7 +224,6 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[Stri
         overlay.line(grid.iter().copied().zip(curve.iter().copied()), fit.stroke(c));
     }
     for (c, curve) in curves.iter().enumerate() {
-        // The number of a component stands at the top of its curve.
         let highest = (0..GRID).max_by(|&i, &j| curve[i].total_cmp(&curve[j])).unwrap_or(0);
         overlay.badge((grid[highest], curve[highest]), &c.to_string(), fit.stroke(c));
     }
@@ -240,8 +231,8 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[Stri
     Ok(overlay.finish("densities"))
 }
 
-/// πₖ N(x; μₖ, σₖ²) on a grid, for a mixture over one feature. Whatever the covariance type, there
-/// is one variance for each component, or one for all.
+/// Returns πₖ N(x; μₖ, σₖ²) on a grid, for a mixture over one feature. Every covariance type then has one variance for
+/// each component, or one for all.
 fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
     let variances: Vec<f64> = mixture.covariances().iter().collect();
     let variance = variances[c.min(variances.len() - 1)];
@@ -250,7 +241,6 @@ fn density(mixture: &Mixture, c: usize, grid: &[f64]) -> Vec<f64> {
     ArrayView1::from(grid).mapv(|x| norm * (-0.5 * (x - mean) * (x - mean) / variance).exp()).to_vec()
 }
 
-/// The lower bound of each iteration.
 fn bounds(area: &Area<'_>, fit: &Fitted<'_>) -> Shapes {
     let lower_bounds = fit.bounds;
     let points: Vec<(f64, f64)> = lower_bounds.iter().enumerate().map(|(i, &v)| ((i + 1) as f64, v)).collect();

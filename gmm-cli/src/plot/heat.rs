@@ -3,24 +3,21 @@ use super::chart::{FONT, GREY, to_svg};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// The size of a cell.
 const CELL: (i32, i32) = (106, 38);
-/// What is left of the cells and above those of a map, for their labels.
+/// The space for labels to the left of the cells and above them.
 const LABELS: (i32, i32) = (70, 62);
 const MARGIN: i32 = 16;
-/// What the page says at its end.
 const LEGEND: &str = "time over floor, and the kernels; a frame is a cliff";
 
 /// Ratios, ascending, and the shade below each: a colour of the 6×6×6 cube of terminals.
 const SHADES: [(f64, u8); 5] = [(1.5, 231), (2.5, 230), (4.0, 223), (6.0, 216), (10.0, 209)];
 const DARKEST: u8 = 202;
 
-/// The shade of a ratio, as terminals number their colours. Black text can be read on each.
+/// Returns the shade of a ratio, as terminals number their colours. Black text is legible on each.
 pub fn shade(ratio: f64) -> u8 {
     SHADES.into_iter().find(|(limit, _)| ratio < *limit).map_or(DARKEST, |(_, shade)| shade)
 }
 
-/// A ratio in few characters.
 pub fn ratio_text(ratio: f64) -> String {
     if ratio < 9.95 { format!("{ratio:.1}") } else { format!("{ratio:.0}") }
 }
@@ -30,7 +27,7 @@ pub struct HeatMap<'a> {
     pub title: String,
     pub d: &'a [usize],
     pub k: &'a [usize],
-    /// Row by row; None where nothing was measured.
+    /// Row by row; `None` if not measured.
     pub cells: Vec<Vec<Option<HeatCell<'a>>>>,
 }
 
@@ -40,7 +37,7 @@ pub struct HeatCell<'a> {
     pub cliff: bool,
 }
 
-/// The maps below each other, as SVG text.
+/// Draws the maps below each other, as SVG text.
 pub fn heat_maps(maps: &[HeatMap<'_>]) -> anyhow::Result<String> {
     let height = |map: &HeatMap<'_>| LABELS.1 + CELL.1 * map.d.len() as i32 + MARGIN;
     let columns = maps.iter().map(|map| map.k.len()).max().unwrap_or(0).max(4);
@@ -87,7 +84,7 @@ pub fn heat_maps(maps: &[HeatMap<'_>]) -> anyhow::Result<String> {
     })
 }
 
-/// A colour of the terminals' cube: 16 + 36·red + 6·green + blue.
+/// Returns a colour of the terminals' cube: 16 + 36·red + 6·green + blue.
 fn colour(shade: u8) -> RGBColor {
     let of = |level: u8| if level == 0 { 0 } else { 55 + 40 * level };
     let cube = shade - 16;

@@ -1,14 +1,13 @@
-//! Shapes that are drawn over a chart as SVG elements. `plotters` rounds coordinates to whole
-//! pixels, which makes curves bumpy; here they keep fractions of a pixel.
+//! Shapes drawn over a chart as SVG elements. `plotters` rounds coordinates to whole pixels, which makes curves bumpy;
+//! here they keep fractions of a pixel.
 use super::chart::COLOURS;
 use plotters::style::RGBColor;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Patterns of lines, as SVG's `stroke-dasharray`.
+/// Dash patterns of lines, as SVG's `stroke-dasharray`.
 const DASHES: [&str; 6] = ["none", "9 4", "2 3", "10 3 2 3", "18 4", "6 3 2 3 2 3"];
 
-/// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stroke {
     pub colour: RGBColor,
@@ -18,19 +17,17 @@ pub struct Stroke {
 }
 
 impl Stroke {
-    /// A line without gaps.
     pub fn solid(colour: RGBColor, width: f64) -> Self {
         Self { colour, dash: DASHES[0], width, opacity: 1.0 }
     }
 
-    /// The line of component `c`: six colours in six patterns, so that 36 components can be told
-    /// apart. Black stands for the whole mixture.
+    /// Returns the line of component `c`: six colours in six patterns distinguish 36 components. Black is left for the
+    /// whole mixture.
     pub fn of_component(c: usize) -> Self {
         const N: usize = COLOURS.len() - 1;
         Self { colour: COLOURS[c % N], dash: DASHES[c / N % DASHES.len()], width: 2.0, opacity: 1.0 }
     }
 
-    /// The same line, faint.
     pub fn faint(self) -> Self {
         Self { opacity: 0.25, ..self }
     }
@@ -60,7 +57,6 @@ impl Overlay {
         Self { pixels, x, y, inside: String::new(), above: String::new() }
     }
 
-    /// The position of a point in the drawing, in pixels.
     fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
         let length = |range: &Range<i32>| f64::from(range.end - range.start);
@@ -71,7 +67,6 @@ impl Overlay {
         )
     }
 
-    /// A line through points.
     pub fn line(&mut self, points: impl IntoIterator<Item = (f64, f64)>, stroke: Stroke) {
         let mut path = String::new();
         for p in points {
@@ -81,7 +76,7 @@ impl Overlay {
         let _ = writeln!(self.inside, r#"<polyline {} points="{path}"/>"#, stroke.attributes());
     }
 
-    /// The ellipse centre + A·(cos t, sin t) with A = [[a, 0], [b, d]].
+    /// Draws the ellipse centre + A·(cos t, sin t) with A = [[a, 0], [b, d]].
     pub fn ellipse(&mut self, centre: (f64, f64), [a, b, d]: [f64; 3], stroke: Stroke) {
         let (cx, cy) = self.at(centre);
         let (ux, uy) = self.at((centre.0 + a, centre.1 + b));
@@ -99,7 +94,6 @@ impl Overlay {
         );
     }
 
-    /// A short text in a frame of the colour of a line, at a point of the chart.
     pub fn badge(&mut self, at: (f64, f64), text: &str, stroke: Stroke) {
         let (x, y) = self.at(at);
         let (RGBColor(r, g, b), opacity) = (stroke.colour, stroke.opacity);
@@ -117,8 +111,7 @@ impl Overlay {
         );
     }
 
-    /// An entry of the legend at a position in pixels: a sample of the line, if there is one, and
-    /// its text.
+    /// Draws an entry of the legend at a position in pixels: a sample of the line, if any, and its text.
     pub fn entry(&mut self, (x, y): (f64, f64), stroke: Option<Stroke>, text: &str) {
         let text_x = match stroke {
             Some(stroke) => {
@@ -139,7 +132,7 @@ impl Overlay {
         );
     }
 
-    /// The shapes as SVG text. `name` must differ from those of the other overlays of the drawing.
+    /// Returns the shapes as SVG text. `name` must be unique among the overlays of the drawing.
     pub fn finish(self, name: &str) -> String {
         let (columns, rows) = self.pixels;
         let (width, height) = (columns.end - columns.start, rows.end - rows.start);
@@ -171,8 +164,7 @@ mod tests {
         for part in [r#"cx="110.10""#, r#"cy="5.00""#, r#"rx="20.00""#, r#"ry="7.50""#, "rotate(0.000 "] {
             assert!(svg.contains(part) || svg.contains("rotate(-0.000 "), "{part} in {svg}");
         }
-        // A circle of radius 10 sheared by b = 3 units downwards on the screen: A = [[10, 0], [−15,
-        // 10]] in pixels.
+        // A circle of radius 10 sheared by b = 3 units downwards on the screen: A = [[10, 0], [−15, 10]] in pixels.
         let mut overlay = Overlay::new((0..100, 0..50), (0.0, 10.0), (0.0, 10.0));
         overlay.ellipse((5.0, 5.0), [1.0, 3.0, 2.0], Stroke::of_component(7));
         // The singular values of A are 5 and 20, its first left singular vector is (1, −2)/√5.

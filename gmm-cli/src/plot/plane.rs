@@ -3,29 +3,28 @@ use gaussmix::model::{Covariances, Mixture};
 use nalgebra::{DMatrix, SymmetricEigen};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 
-/// How much the spread of the data counts beside the spread of the means: only enough to decide
-/// where the means leave the direction open.
+/// The weight of the data's spread relative to the means' spread: just enough to decide where the means leave the
+/// direction open.
 const TIE_BREAK: f64 = 1e-3;
-/// Most columns that the label of an axis names.
+/// The label of an axis names at most this many columns.
 const TERMS: usize = 3;
 
-/// The plane in which the command `gmm` and the Python package draw a mixture: a projection
-/// y = A·(x − origin).
+/// The plane in which the command `gmm` and the Python package draw a mixture: a projection y = A·(x − origin).
 #[derive(Debug)]
 pub struct Plane {
     /// A (2, D).
     pub axes: Array2<f64>,
-    /// The point (D,) that is projected to (0, 0).
+    /// The point (D,) projected to (0, 0).
     pub origin: Array1<f64>,
-    /// What the two axes are, in words.
+    /// The labels of the axes.
     pub labels: [String; 2],
 }
 
 impl Plane {
-    /// For D = 2 the plane is that of the two columns. For D > 2 each column is divided by its
-    /// standard deviation under the mixture, and the plane is that of the first two principal axes
-    /// of the means, in which these are spread most. Where the means leave an axis open (K < 3), it
-    /// is a principal axis of the data. `names` are those of the columns, or none.
+    /// Chooses the plane. For D = 2 it is the plane of the two columns. For D > 2 each column is divided by its
+    /// standard deviation under the mixture, and the plane is that of the first two principal axes of the means, which
+    /// spread most there. An axis that the means leave open (K < 3) is a principal axis of the data. `names` are those
+    /// of the columns, if any.
     pub fn of(mixture: &Mixture, names: &[String]) -> Self {
         let (k, d) = mixture.means().dim();
         if d == 2 {
@@ -52,7 +51,7 @@ impl Plane {
         order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
         let direction = |rank: usize| {
             let v = Array1::from_iter(eigen.eigenvectors.column(order[rank]).iter().copied());
-            // The sign of an eigenvector is arbitrary. Here its largest entry is positive.
+            // The sign of an eigenvector is arbitrary; here its largest entry is positive.
             let largest = v.iter().copied().fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
             v * largest.signum()
         };
@@ -71,12 +70,11 @@ impl Plane {
         (y[0], y[1])
     }
 
-    /// The mean of component `c`, and [a, b, d] such that the points one standard deviation from it
-    /// are mean + A·(cos t, sin t) with A = [[a, 0], [b, d]].
+    /// Returns the mean of component `c`, and [a, b, d] such that the points one standard deviation from it are mean +
+    /// A·(cos t, sin t) with A = [[a, 0], [b, d]].
     pub fn ellipse(&self, mixture: &Mixture, c: usize) -> ((f64, f64), [f64; 3]) {
         let s = self.axes.dot(&covariance(mixture, c)).dot(&self.axes.t());
-        // A is the Cholesky factor of the covariance Σ = A·Aᵀ in the plane: it maps the unit circle
-        // to the ellipse.
+        // A is the Cholesky factor of the covariance Σ = A·Aᵀ in the plane: it maps the unit circle to the ellipse.
         let a = s[[0, 0]].max(0.0).sqrt();
         let b = if a > 0.0 { s[[1, 0]] / a } else { 0.0 };
         let d = (s[[1, 1]] - b * b).max(0.0).sqrt();
@@ -84,7 +82,6 @@ impl Plane {
     }
 }
 
-/// The covariance matrix (D, D) of a component.
 fn covariance(mixture: &Mixture, c: usize) -> Array2<f64> {
     let d = mixture.n_features();
     match mixture.covariances() {
@@ -95,7 +92,7 @@ fn covariance(mixture: &Mixture, c: usize) -> Array2<f64> {
     }
 }
 
-/// `0.61 z3 − 0.58 z0 + 0.44 z2 …`: the largest terms of a direction.
+/// Writes the largest terms of a direction: `0.61 z3 − 0.58 z0 + 0.44 z2 …`.
 fn in_words(direction: ArrayView1<'_, f64>, name: impl Fn(usize) -> String) -> String {
     let mut order: Vec<usize> = (0..direction.len()).collect();
     order.sort_by(|&a, &b| direction[b].abs().total_cmp(&direction[a].abs()));
@@ -123,12 +120,11 @@ mod tests {
         let variances = arr2(&[[1.0, 1e6, 900.0, 1.0], [1.0, 1e6, 900.0, 1.0], [1.0, 1e6, 900.0, 1.0]]);
         let m = Mixture::new(arr1(&[0.25, 0.25, 0.5]), means, Covariances::Diag(variances)).unwrap();
         let plane = Plane::of(&m, &[]);
-        // Columns 1 and 3 have one mean for all.
+        // The means are equal in columns 1 and 3.
         assert!(plane.labels.iter().all(|l| l.contains("z0") && l.contains("z2")), "{:?}", plane.labels);
         let far = |a: (f64, f64), b: (f64, f64)| ((a.0 - b.0).powi(2) + (a.1 - b.1).powi(2)).sqrt();
         let at: Vec<_> = (0..3).map(|c| plane.project(m.means().row(c))).collect();
-        // Distances in the standardised columns are kept: 10 of √(1 + ¾·¼·100), 300 of √(900 +
-        // ¼·90000).
+        // Distances in the standardised columns are kept: 10 of √(1 + ¾·¼·100), 300 of √(900 + ¼·90000).
         approx::assert_relative_eq!(far(at[0], at[1]), 10.0 / 19.75f64.sqrt(), max_relative = 1e-6);
         approx::assert_relative_eq!(far(at[0], at[2]), 300.0 / 23400f64.sqrt(), max_relative = 1e-6);
     }

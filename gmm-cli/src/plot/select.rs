@@ -2,7 +2,7 @@
 use super::chart::{FONT, LIGHT_GREY, SIZE, Series, draw_lines, label, padded, to_svg};
 use plotters::prelude::*;
 
-/// A chart with a line for each series and a ring around the best point, as SVG text.
+/// Draws a line for each series and a ring around the best point, as SVG text.
 pub fn criterion(caption: &str, series: &[Series], best: (f64, f64)) -> anyhow::Result<String> {
     let points = || series.iter().flat_map(|s| &s.points);
     let (x, y) = (padded(points().map(|p| p.0)), padded(points().map(|p| p.1)));

@@ -2,30 +2,27 @@
 use super::chart::{Area, COLOURS, Drawn, FONT, LIGHT_GREY, label, padded, to_svg};
 use plotters::prelude::*;
 
-/// The draws of one quantity, chain by chain.
 pub struct Trace {
     pub name: String,
     pub chains: Vec<Vec<f64>>,
 }
 
-/// The size of the two panels of one quantity, in pixels.
+/// The size of a quantity's two panels, in pixels.
 const CELL: (u32, u32) = (560, 190);
-/// The width of the left panel, which shows the trace.
 const TRACE_WIDTH: u32 = 330;
 /// The largest height of the page, as a part of its width.
 const MAX_HEIGHT: f64 = 0.75;
-/// Up to so many chains are drawn one by one. Of more, these are drawn as traces, and the marginal
-/// is that of all together.
+/// Up to this many chains are drawn one by one. If there are more, the first ones are drawn as traces, and the marginal
+/// is that of all chains together.
 const MAX_CHAINS: usize = 7;
-/// Most points of a trace.
 const MAX_POINTS: usize = 800;
 
-/// Two panels for each quantity, its trace on the left and its marginal density on the right, as
-/// SVG text. The quantities stand in as many columns as make the page wider than it is tall.
+/// Draws two panels for each quantity, its trace on the left and its marginal density on the right, as SVG text, in
+/// enough columns that the page is wider than tall.
 pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
     let (columns, rows) = grid(traces.len());
     to_svg((CELL.0 * columns as u32, CELL.1 * rows as u32), |root| {
-        // The quantities fill one column after the other, in their order.
+        // The quantities fill one column after another.
         let areas = root.split_evenly((rows, columns));
         for (i, trace) in traces.iter().enumerate() {
             let (left, right) = areas[i % rows * columns + i / rows].split_horizontally(TRACE_WIDTH);
@@ -35,7 +32,6 @@ pub fn traces(traces: &[Trace]) -> anyhow::Result<String> {
     })
 }
 
-/// The number of columns and of rows for `count` quantities.
 fn grid(count: usize) -> (usize, usize) {
     let rows = |columns: usize| count.div_ceil(columns).max(1);
     let tall =
@@ -102,8 +98,7 @@ fn draw(trace: &Trace, left: &Area<'_>, right: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// A kernel density estimate on a grid, with a normal kernel of the width that Silverman (1986)
-/// recommends.
+/// Returns a kernel density estimate on a grid, with a normal kernel of the width recommended by Silverman (1986).
 fn density(values: &[f64], (low, high): (f64, f64)) -> Vec<(f64, f64)> {
     const GRID: usize = 160;
     let n = values.len() as f64;
@@ -134,7 +129,7 @@ mod tests {
         let values: Vec<f64> = (0..500).map(|i| (i as f64 * 0.7).sin()).collect();
         let curve = density(&values, (-3.0, 3.0));
         let sum: f64 = curve.windows(2).map(|w| (w[1].0 - w[0].0) * 0.5 * (w[0].1 + w[1].1)).sum();
-        // The trapezoidal rule over a smooth curve that has died away at both ends.
+        // The trapezoidal rule is nearly exact over a smooth curve that vanishes at both ends.
         assert!((sum - 1.0).abs() < 1e-3, "{sum}");
         assert!(density(&[1.0; 10], (0.0, 2.0)).is_empty());
     }
@@ -145,7 +140,7 @@ mod tests {
         for count in [1, 2, 3, 8, 28, 32] {
             let svg = traces(&(0..count).map(trace).collect::<Vec<_>>()).unwrap();
             for i in 0..count {
-                // Beside the trace and below the density.
+                // One is beside the trace, one below the density.
                 assert_eq!(svg.matches(&format!("means.{i}.1\n")).count(), 2, "{count}");
             }
             for title in ["draw\n", "density\n"] {

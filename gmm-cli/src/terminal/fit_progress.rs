@@ -1,23 +1,22 @@
-//! What happens after each iteration of a fit: the progress line changes, and a signal stops the
-//! fit.
+//! After each iteration of a fit, updates the progress line and stops the fit if a signal has come.
 use super::text;
 use super::{Interrupt, ProgressLine};
 use gaussmix::fit::{Iteration, Standardizable, Standardization};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// The progress line of a fit, which also looks for Ctrl-C.
+/// The progress line of a fit, which also checks for Ctrl-C.
 pub struct FitProgress<'a> {
     pub line: ProgressLine,
     interrupt: &'a Interrupt,
     n_samples: f64,
-    /// The units of the fit, if they are not those of the data.
+    /// The units of the fit, if they differ from those of the data.
     standardization: Option<&'a Standardization>,
     /// The iteration from which the speed is measured.
     start: SpeedStart,
 }
 
-/// The first iteration of a run that was seen to end, and when.
+/// The first iteration of a run whose end was seen, and its time.
 struct SpeedStart {
     time: Instant,
     iteration: usize,
@@ -32,8 +31,7 @@ impl<'a> FitProgress<'a> {
         Self { line, interrupt, n_samples: n_samples as f64, standardization, start }
     }
 
-    /// Shows the iteration, with the model that is being fitted in front of it. Stops the fit if a
-    /// signal has come.
+    /// Shows the iteration after its model. Stops the fit if a signal has come.
     pub fn after_iteration<M: Standardizable>(
         &mut self,
         i: &Iteration<'_, M>,

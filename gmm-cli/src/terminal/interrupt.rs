@@ -1,19 +1,17 @@
-//! Ctrl-C, and the other signals that ask a program to end: SIGTERM, and SIGHUP when its terminal
-//! is closed.
+//! Signals that ask a program to end: Ctrl-C, SIGTERM, and SIGHUP when its terminal is closed.
 use anyhow::Context;
 use gaussmix::program::remove_temporaries_and_exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The exit code after Ctrl-C, as shells report it; here also after SIGTERM and SIGHUP.
+/// The exit code after Ctrl-C, as shells report it, and here also after SIGTERM and SIGHUP.
 pub const EXIT_CODE: u8 = 130;
 
-/// Whether the running command looks for a signal itself and then ends in its own way.
+/// Whether the running command checks for signals and ends in its own way.
 static COMMAND_LOOKS: AtomicBool = AtomicBool::new(false);
-/// Whether a signal has come.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes a signal end the program at once without leaving an unfinished file, and a file that grows
-/// beyond its limit (`ulimit -f`, SIGXFSZ) an error of the write. To be called once in a process.
+/// Makes a signal end the program at once without leaving an unfinished file, and makes a file beyond its size limit
+/// (`ulimit -f`, SIGXFSZ) an error of the write. Call it once in a process.
 pub fn handle_signals() -> anyhow::Result<()> {
     #[cfg(unix)]
     // SAFETY: `signal` with SIG_IGN runs no code of this program, and SIGXFSZ may be ignored.
@@ -30,9 +28,8 @@ pub fn handle_signals() -> anyhow::Result<()> {
     })
 }
 
-/// Runs `install`, which sets signal handlers, and then ignores SIGHUP again if it was ignored
-/// before: a program that was started by `nohup` is to go on when its terminal is closed, also if
-/// that happens now.
+/// Runs `install`, which sets signal handlers, and then ignores SIGHUP again if it was ignored before: a program
+/// started by `nohup` must continue when its terminal is closed, even at this moment.
 #[cfg(unix)]
 fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
     // SAFETY: `signal` with SIG_IGN runs no code of this program, and SIGHUP may be ignored.
@@ -42,9 +39,9 @@ fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
     }
     let mut hangup = std::mem::MaybeUninit::uninit();
     let mut earlier = std::mem::MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` initialises the set, and `pthread_sigmask` the earlier mask, before
-    // they are used; the mask is this thread's. A signal waits until SIGHUP is ignored again, and
-    // is then discarded. Threads that `install` starts wait too.
+    // SAFETY: `sigemptyset` initialises the set, and `pthread_sigmask` the earlier mask, before they are used; the mask
+    // is this thread's. A signal waits until SIGHUP is ignored again, and is then discarded. Threads that `install`
+    // starts wait too.
     unsafe {
         libc::sigemptyset(hangup.as_mut_ptr());
         libc::sigaddset(hangup.as_mut_ptr(), libc::SIGHUP);
@@ -64,8 +61,7 @@ fn keep_ignoring_hangups<T>(install: impl FnOnce() -> T) -> T {
     install()
 }
 
-/// Held by a command that saves what it has when a signal comes. A second signal ends the program
-/// at once.
+/// Held by a command that saves its state when a signal comes. A second signal ends the program at once.
 pub struct Interrupt(());
 
 impl Interrupt {
@@ -75,7 +71,6 @@ impl Interrupt {
         Self(())
     }
 
-    /// Whether a signal has come.
     pub fn noted(&self) -> bool {
         NOTED.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What the program tells the user while it runs and at its end, and how it hears Ctrl-C.
+//! Messages to the user during and after the work, and the handling of Ctrl-C.
 mod fit_progress;
 pub mod interrupt;
 mod progress;

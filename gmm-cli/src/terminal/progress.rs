@@ -5,18 +5,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// The least time between two changes of the line.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A line on stderr that shows how far the work is, and for how long it lasts. Nothing is shown
-/// where stderr is not a terminal, or with --quiet.
+/// A line on stderr that shows the progress of work while it lasts. Hidden if stderr is not a terminal, or with
+/// --quiet.
 pub struct ProgressLine {
     bar: ProgressBar,
     changed: Instant,
 }
 
 impl ProgressLine {
-    /// A line with this message.
+    /// Starts a line with this message.
     pub fn start(message: impl Into<Cow<'static, str>>) -> Self {
         // A spinner of `indicatif` writes to stderr, and only to a terminal.
         let bar = ProgressBar::new_spinner();
@@ -37,14 +36,14 @@ impl ProgressLine {
         self.bar.set_message(message);
     }
 
-    /// Replaces the line, unless that was done a moment ago.
+    /// Replaces the line, unless it was replaced a moment ago.
     pub fn update(&mut self, message: impl FnOnce() -> String) {
         if self.changed.elapsed() >= REFRESH {
             self.show(message());
         }
     }
 
-    /// Shows how many rows of the data were read, of all of them if their number is known.
+    /// Shows how many rows of the data were read, and of how many, if known.
     pub fn rows(&mut self, what: &str, rows: usize, of: Option<usize>) {
         self.update(|| match of {
             Some(n) if n > 0 => {
@@ -55,7 +54,7 @@ impl ProgressLine {
         });
     }
 
-    /// Lets `write` write something else to stderr while the line is hidden.
+    /// Hides the line while `write` writes to stderr.
     pub fn hide_while(&self, write: impl FnOnce()) {
         self.bar.suspend(write);
     }

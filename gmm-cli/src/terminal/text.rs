@@ -1,4 +1,4 @@
-//! Text for people, and its way to stdout and stderr.
+//! Text for people, on stdout and stderr.
 use super::verbosity::{is_quiet, told_after};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use gaussmix::evaluator::Description;
@@ -7,16 +7,15 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe and does not
-/// panic.
+/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe instead of panicking.
 pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", escape_control_characters(&text.to_string()))?;
     out.flush()
 }
 
-/// As [`print`](fn@print), text that may have styles (`anstyle`), which are shown on a terminal only. It is not
-/// escaped, so that nothing in it may come from a file.
+/// Like [`print`](fn@print), for text with styles (`anstyle`), which only a terminal shows. It is not escaped, so it
+/// must not contain text from a file.
 pub fn print_styled(text: impl std::fmt::Display) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}")?;
@@ -28,26 +27,26 @@ pub fn note(text: impl std::fmt::Display) {
     if is_quiet() {
         return;
     }
-    // Where stderr cannot be written to, the note is lost and the work goes on.
+    // If stderr cannot be written, the note is lost and the work continues.
     let _ = writeln!(io::stderr(), "note: {}", message(&text.to_string()));
 }
 
-/// With --verbose, prints to stderr what was done.
+/// With --verbose, prints a finished step to stderr.
 pub fn tell(text: impl FnOnce() -> String) {
     if let Some(seconds) = told_after() {
         let _ = writeln!(io::stderr(), "{seconds:8.2} s  {}", message(&text()));
     }
 }
 
-/// With --verbose, prints why the device `auto` does without a GPU that it has tried to use.
+/// With --verbose, prints why the device `auto` does not use a GPU that it tried.
 pub fn tell_gpu_problem(description: &Description) {
     description.gpu_problem.iter().for_each(|problem| tell(|| format!("no GPU is used: {problem}")));
 }
 
-/// A message as it is shown: without control characters, and with the middle of very long words
-/// left out, such as a name of thousands of characters that the message repeats.
+/// Returns a message without control characters and without the middle of very long words, such as a name of thousands
+/// of characters in the message.
 pub fn message(text: &str) -> String {
-    /// Longer than the paths that people use.
+    /// Longer than usual paths.
     const LONGEST: usize = 400;
     const KEPT: usize = 60;
     let text = escape_control_characters(text);
@@ -62,9 +61,8 @@ pub fn message(text: &str) -> String {
     text.split_inclusive(char::is_whitespace).map(shorten).collect()
 }
 
-/// Replaces control characters by escapes, except for line feeds, and characters that change the
-/// direction of writing. Text from a file or a file's name may contain them, and could otherwise
-/// change the state of the terminal.
+/// Replaces control characters except line feeds, and characters that change the direction of writing, by escapes. Text
+/// from a file or a file's name may contain them and could change the state of the terminal.
 pub fn escape_control_characters(text: &str) -> Cow<'_, str> {
     let bad = |c: char| {
         c != '\n'
@@ -82,8 +80,7 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(serde_json::to_string_pretty(value)?)?)
 }
 
-/// A table without rules. The first `left` columns are aligned to the left, the others to the
-/// right.
+/// Formats a table without rules. The first `left` columns are aligned to the left, the others to the right.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, left: usize) -> String {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(header).add_rows(rows);
@@ -96,17 +93,17 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, left:
     table.trim_fmt()
 }
 
-/// 1234567 as `1,234,567`.
+/// Writes 1234567 as `1,234,567`.
 pub fn grouped(n: u64) -> String {
     HumanCount(n).to_string()
 }
 
-/// `1 component`, `2 components`.
+/// Writes `1 component` or `2 components`.
 pub fn components(k: usize) -> String {
     format!("{} component{}", grouped(k as u64), if k == 1 { "" } else { "s" })
 }
 
-/// A duration with three significant digits and its unit.
+/// Writes a duration with three significant digits and its unit.
 pub fn seconds(s: f64) -> String {
     let (value, unit) = match s {
         s if s < 1e-6 => (s * 1e9, "ns"),
@@ -117,7 +114,7 @@ pub fn seconds(s: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A count with three significant digits, and the word million or billion if it is large.
+/// Writes a count with three significant digits, and the word million or billion if it is large.
 pub fn count(n: f64) -> String {
     let (value, unit) = match n {
         n if n >= 1e9 => (n / 1e9, " billion"),
@@ -129,7 +126,7 @@ pub fn count(n: f64) -> String {
 }
 
 fn three_digits(value: f64) -> String {
-    // The thresholds are a little below the powers of ten, where rounding would add a digit.
+    // The thresholds are slightly below the powers of ten, where rounding would add a digit.
     let decimals = if value < 9.995 {
         2
     } else if value < 99.95 {

@@ -1,20 +1,19 @@
-//! How much is said on stderr.
+//! The amount of messages on stderr.
 use clap::Args;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Options of every command.
 #[derive(Debug, Args)]
 pub struct Verbosity {
-    /// Say on stderr what is done, with the seconds since the start
+    /// Say each step on stderr, with the seconds since the start
     #[arg(short, long, global = true)]
     verbose: bool,
-    /// Show no progress and no notes on stderr, only errors
+    /// Show only errors on stderr, neither progress nor notes
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 }
 
-/// How the program was started, if it was.
+/// The start of the program and its level, once known.
 static STARTED: OnceLock<(Instant, Level)> = OnceLock::new();
 
 #[derive(Clone, Copy, PartialEq)]
@@ -25,7 +24,7 @@ enum Level {
 }
 
 impl Verbosity {
-    /// Holds from now on, until the process ends.
+    /// Applies until the process ends.
     pub fn apply(&self) {
         let level = match self {
             Self { quiet: true, .. } => Level::Quiet,
@@ -36,12 +35,11 @@ impl Verbosity {
     }
 }
 
-/// Whether nothing but errors is to be said.
 pub fn is_quiet() -> bool {
     STARTED.get().is_some_and(|(_, level)| *level == Level::Quiet)
 }
 
-/// The seconds since the start, if every step is to be told.
+/// Returns the seconds since the start if every step is to be printed.
 pub fn told_after() -> Option<f64> {
     STARTED.get().filter(|(_, level)| *level == Level::Verbose).map(|(start, _)| start.elapsed().as_secs_f64())
 }

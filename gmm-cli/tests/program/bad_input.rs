@@ -3,7 +3,6 @@ use crate::common::*;
 use std::fs;
 use std::path::Path;
 
-/// What a folder holds: names and contents.
 fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     let mut all: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -14,8 +13,7 @@ fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
     all
 }
 
-/// Runs `gmm score` in `folder` with a result file that exists; it must fail, say all of `message`,
-/// and leave everything as it was.
+/// Runs `gmm score` in `folder` with an existing result file; it must fail, say all of `message`, and change nothing.
 #[track_caller]
 fn refused(folder: &Path, model: &str, data: &str, message: &[&str]) {
     fs::write(folder.join("precious.npy"), "precious").unwrap();
@@ -63,7 +61,7 @@ fn non_finite_data() {
     }
     refused_data("x.csv", "a,b,c\n1,2,3\n1,2,-inf\n", &["-inf", "row 1", "column 2"]);
     refused_data("x.csv", "1,nan,3\n", &["NaN", "row 0", "column 1"]);
-    // A number that is too large for float64 is read as infinite.
+    // A number too large for float64 is read as infinite.
     refused_data("x.csv", "1,2,3\n1e999,2,3\n", &["inf", "row 1", "column 0"]);
 }
 
@@ -81,9 +79,9 @@ fn empty_data() {
 fn arrays_of_another_type() {
     for (descr, size) in [("'<c16'", 16), ("'<f16'", 16), ("'|O'", 8), ("'<U4'", 16), ("'<M8[s]'", 8)] {
         let file = npy(descr, false, "(2, 3)", &vec![0; 6 * size]);
-        refused_data("x.npy", file, &[descr, "float32 or float64 are needed", "astype"]);
+        refused_data("x.npy", file, &[descr, "float16, float32 or float64", "astype"]);
     }
-    refused_data("x.npy", npy("[('a', '<f4')]", false, "(2, 3)", &[0; 24]), &["float32 or float64 are needed"]);
+    refused_data("x.npy", npy("[('a', '<f4')]", false, "(2, 3)", &[0; 24]), &["float16, float32 or float64"]);
 }
 
 #[test]
@@ -135,7 +133,6 @@ fn bad_rows_of_text() {
     refused_data("x.csv", "1,2,3\n1,2,3,4\n", &["line 2", "4 fields", "have 3"]);
     refused_data("x.csv", "a,b\n1,2,3\n", &["line 2", "3 fields", "have 2"]);
     refused_data("x.csv", "a,b,c\n1,two,3\n", &["line 2", "column 1", "`two`", "--drop b"]);
-    // A missing value.
     for field in ["", "NA", "null", "\"\""] {
         refused_data("x.csv", format!("1,2,3\n1,{field},3\n"), &["NaN at row 1, column 1", "--missing"]);
     }
@@ -204,7 +201,6 @@ fn unwritable_outputs_are_found_before_the_work() {
     assert_eq!(listing(path), before);
 }
 
-/// The model with one of its parts replaced.
 fn model(part: &str, by: &str) -> String {
     assert!(MODEL.contains(part));
     MODEL.replacen(part, by, 1)
@@ -250,7 +246,6 @@ fn shapes_that_disagree() {
     );
     refused_model(model("[[1, 0.5, 2], [0.75, 1.5, 1]]", "[1, 2]"), &["covariances", "[2]", "[2, 3]"]);
     refused_model(model("\"diag\"", "\"full\""), &["covariances", "[2, 3]", "[2, 3, 3]"]);
-    // A model of three features for data of four.
     refused_data("x.csv", "1,2,3,4\n", &["[2, 4]", "[2, 3]"]);
 }
 
@@ -282,11 +277,11 @@ fn archives_that_are_no_model() {
     refused_npz(b"", &["not a .npz file"]);
     refused_npz(&good[..good.len() - 30], &["not a .npz file"]);
     refused_npz(MODEL.as_bytes(), &["not a .npz file"]);
-    // The name of an entry stands before its content and in the directory.
+    // The name of an entry is both before its content and in the directory.
     let renamed = replace(&good, b"means_.npy", b"meanz_.npy");
     assert_ne!(renamed, good);
     refused_npz(&renamed, &["no usable `means_`"]);
-    // A changed bit of the content is noticed by the checksum.
+    // The checksum reveals a changed bit of the content.
     let mut damaged = good.clone();
     let at = good.windows(5).position(|w| w == b"NUMPY").unwrap() + 130;
     damaged[at] ^= 1;

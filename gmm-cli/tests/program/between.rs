@@ -7,7 +7,7 @@ use std::path::Path;
 
 const NAMES: [&str; 4] = ["sepal_length_cm", "sepal_width_cm", "petal_length_cm", "petal_width_cm"];
 
-/// The model of the irises as a.json, with names of its features, and two of its components as b.json.
+/// Writes the model of the irises with feature names as a.json, and two of its components as b.json.
 fn two(folder: &Path) -> [Mixture; 2] {
     let a = read_model(data("iris3.json")).unwrap();
     let b = a.reduce(2).unwrap().0;
@@ -48,7 +48,7 @@ fn results_are_the_librarys() {
     let (reduced, summary) = read("r.json");
     assert_eq!((reduced, summary.feature_names.unwrap()), (b.clone(), NAMES.map(String::from).to_vec()));
     stdout(&folder, &["product", "b.json", "a.json", "-o", "p.json"]);
-    // A file holds weights that are normalised.
+    // A file holds normalised weights.
     assert_eq!(read("p.json").0.means(), b.product(&a).unwrap().0.means());
     assert_eq!(read("p.json").1.feature_names.unwrap()[0], NAMES[0]);
     stdout(&folder, &["sum", "a.json", "b.json", "--weights", "3,1", "-o", "s.npz"]);
@@ -110,6 +110,6 @@ fn what_does_not_fit_together_is_refused() {
         assert!(stderr.contains(text), "{arguments}: {stderr}");
         assert!(!folder.path().join("n.json").exists());
     }
-    // A count of nothing is a mistake in the call.
+    // A count of 0 is a mistake in the call.
     gmm(&folder).args("reduce a.json -k 0 -o n.json".split(' ')).assert().code(2);
 }

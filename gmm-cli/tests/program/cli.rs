@@ -1,4 +1,4 @@
-//! What the commands do with good input.
+//! The commands with good input.
 use crate::common::*;
 use ndarray::Array1;
 use predicates::prelude::*;
@@ -16,7 +16,6 @@ fn keys(value: &Value) -> String {
     keys.join(" ")
 }
 
-/// Runs `gmm score --json` and gives the row.
 fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, more: &[&str]) -> Value {
     let run = gmm(".").arg("score").args([model.as_ref(), data.as_ref()]).args(more).arg("--json").assert().success();
     json(&run.get_output().stdout)
@@ -24,9 +23,8 @@ fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, 
 
 #[test]
 fn score_agrees_with_scikit_learn() {
-    // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it
-    // is; 1e-7 relative is the engine's bound for float32, 1e-10 leaves room for another order of
-    // float64 operations.
+    // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it is; 1e-7 relative is
+    // the engine's bound for float32, 1e-10 leaves room for another order of float64 operations.
     for device in ["auto", "reference"] {
         let row = score(data("iris3.json"), data("iris.csv"), &["--device", device]);
         let total = row["log_likelihood"].as_f64().unwrap();
@@ -45,7 +43,7 @@ fn score_prints_every_field() {
     assert_eq!((&row["n"], &row["d"], &row["k"]), (&150.into(), &4.into(), &3.into()));
     assert_eq!((&row["covariance_type"], &row["kernel"]), (&"diag".into(), &"reference".into()));
     assert!(row["seconds"].as_f64().unwrap() > 0.0);
-    // JSON keeps every bit, so that the same division gives the same mean.
+    // JSON keeps every bit, so the same division gives the same mean.
     assert_eq!(row["mean_log_likelihood"].as_f64().unwrap(), row["log_likelihood"].as_f64().unwrap() / 150.0);
     let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
     let (total, _) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
@@ -251,7 +249,7 @@ fn bench_shows_errors_beside_times() {
                 assert_eq!(of.count(), 1, "{kernel}, {precision}, {operation}");
             }
         }
-        // The reference computes in float64 alone, and is what the errors are against.
+        // The reference computes in float64 only; errors are measured against it.
         assert_eq!(rows.iter().filter(|row| is(row, "reference", "float64", operation)).count(), 1);
     }
     for row in rows {
@@ -268,9 +266,8 @@ fn bench_shows_errors_beside_times() {
         assert!(row["seconds"].as_f64().unwrap() > 0.0);
         for error in errors {
             let value = row[error].as_f64().unwrap();
-            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to
-            // spare. Covariances may come from sums of squares around the centre of the data, up to
-            // 65 times as large.
+            // Means of thousands of independent roundings of 6e-8 and 1e-16, with two digits to spare. Covariances may
+            // come from sums of squares around the centre of the data, up to 65 times as large.
             let most = match (row["precision"].as_str().unwrap(), error) {
                 ("float32", "covariances") => 1e-5,
                 ("float32", _) => 1e-6,
@@ -292,7 +289,7 @@ fn bench_shows_errors_beside_times() {
         let rows = json(&run.get_output().stdout);
         for row in rows.as_array().unwrap() {
             assert_eq!(row["covariance_type"], covariance_type);
-            // Of float32's totals; see above.
+            // The same bound as for the totals of float32 above.
             assert!((0.0..1e-6).contains(&row["total"].as_f64().unwrap()), "{row}");
             for error in ["counts", "covariances", "deviations", "means"].iter().filter_map(|of| row.get(of)) {
                 assert!((0.0..1e-5).contains(&error.as_f64().unwrap()), "{row}");
@@ -300,7 +297,7 @@ fn bench_shows_errors_beside_times() {
         }
     }
     gmm(".").args(["bench", "likelihood", "--covariance-type", "full"]).assert().code(2);
-    // A GPU that is missing is named, and alone is an error.
+    // A missing GPU is named, and alone is an error.
     let without = |devices: &str| {
         let mut command = gmm_without_gpu(".");
         command.args(["bench", "accuracy", "--n", "100", "--seconds", "0.001", "--device", devices]);
@@ -311,7 +308,6 @@ fn bench_shows_errors_beside_times() {
     without("reference,cuda").assert().success().stdout(missing);
 }
 
-/// Arguments of a map of eight cells.
 const SMALL_MAP: &str = "bench map --device cpu --n 2e3 --d 3,2 --k 2,4 --covariance-type diag,full --seconds 0.001";
 
 #[test]
@@ -347,7 +343,7 @@ fn bench_map_has_a_row_for_each_cell() {
             assert!(cliff["times"].as_f64().unwrap() > 1.6 && (step("d") == 0.0) != (step("k") == 0.0), "{row}");
         }
     }
-    // Eight bytes a sample at the memory's rate, and four more where there is a score.
+    // Eight bytes a sample at the memory's rate, and four more for a score.
     let floor = |i: usize| rows[i]["floor"].as_f64().unwrap();
     assert!((floor(0) - 2000.0 * 8.0 / 3.0e12).abs() < 1e-18 && (floor(16) - 2000.0 * 12.0 / 3.0e12).abs() < 1e-18);
 }
@@ -485,14 +481,13 @@ fn models_convert_and_come_back() {
     let (a, b) =
         (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
     assert_eq!(a, b);
-    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's
-    // types.
+    // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's types.
     for form in ["savez", "savez_compressed"] {
         for (covariance_type, total) in NUMPY {
             let model = scikit_learn_model(&format!("{form}_{covariance_type}.npz"));
             let row = score(model, data("iris.csv"), &["--device", "reference"]);
             assert_eq!(row["covariance_type"], covariance_type);
-            // The same operations in float64, in another order.
+            // The same operations in float64, in a different order.
             approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), total, max_relative = 1e-10);
         }
     }
@@ -532,7 +527,7 @@ fn a_full_disk_is_a_failure() {
         .stderr(predicate::str::contains("/dev/full: cannot write it: No space left on device"));
 }
 
-/// A shell that is installed takes the script, and completes with it.
+/// Each script names commands and options, and bash completes with its own.
 #[test]
 fn completions_complete() {
     for shell in ["bash", "zsh", "fish"] {
@@ -568,7 +563,7 @@ fn man_pages_say_what_help_says() {
 #[test]
 fn quiet_and_verbose() {
     let folder = folder();
-    // A first line of numbers that look like a header is noted.
+    // A first line of numbers that look like a header causes a note.
     fs::write(folder.path().join("x.csv"), "0,1\n5,6\n7,9\n2,1\n").unwrap();
     let fit = |option: &[&str]| {
         let run =
@@ -583,7 +578,7 @@ fn quiet_and_verbose() {
     for what in ["note: ", "read x.csv: 4 samples", "the data is in", "iteration 1: lower bound", "done"] {
         assert!(told.contains(what), "{what}: {told}");
     }
-    // An error is said in any case.
+    // An error is printed in any case.
     gmm(&folder)
         .args(["-q", "fit", "none.csv", "-k", "1"])
         .assert()
@@ -591,7 +586,7 @@ fn quiet_and_verbose() {
         .stderr(predicate::str::contains("none.csv"));
 }
 
-/// The header gives what the program gives, compiled by the C compiler without a warning.
+/// The header gives the results of the program, compiled by the C compiler without a warning.
 #[cfg(unix)]
 #[test]
 fn a_model_becomes_a_c_header() {
@@ -604,7 +599,7 @@ fn a_model_becomes_a_c_header() {
         if (scanf(\"%lf\", x + j) != 1) return 0;\n        m_1_predict_proba(x, p);\n        \
         printf(\"%.17g %d %.17g\\n\", m_1_score(x), m_1_predict(x), p[0]);\n    }\n}\n";
     std::fs::write(folder.join("m.c"), numbers).unwrap();
-    // Two samples are so far away that squares of their distances are no numbers.
+    // Two samples are so far away that squares of their distances overflow.
     let table = std::fs::read_to_string(iris).unwrap() + "1e160,0,0,0\n-1e308,1e308,0,0\n";
     std::fs::write(folder.join("x.csv"), &table).unwrap();
     let rows = table.split_once('\n').unwrap().1.replace(',', " ");
@@ -633,7 +628,7 @@ fn a_model_becomes_a_c_header() {
             // A few roundings in float64.
             let equal = values[0] == scores[i] || (values[0] - scores[i]).abs() <= 1e-12 * scores[i].abs().max(1.0);
             assert!(equal && (values[0].is_finite() == (i < 150)), "{options:?} {i}: {line}");
-            // Rounding decides which of equal covariances is the nearest.
+            // Rounding decides which of equal covariances is nearest.
             if i >= 150 && options[1..] == ["tied"] {
                 assert!((0.0..=1.0).contains(&values[2]), "{options:?} {i}: {line}");
                 continue;
@@ -644,7 +639,7 @@ fn a_model_becomes_a_c_header() {
     }
 }
 
-/// A feature is predicted from the others, by the closed form and as missing values are filled in.
+/// A feature is predicted from the others by the closed form, with the values that fill in missing ones.
 #[test]
 fn targets_are_predicted_from_the_other_features() {
     let folder = folder();
@@ -677,7 +672,6 @@ fn targets_are_predicted_from_the_other_features() {
     refused("a,a", "twice");
 }
 
-/// Outliers are the samples below a quantile of their log-likelihoods.
 #[test]
 fn the_least_likely_samples_are_outliers() {
     let folder = folder();
@@ -694,7 +688,7 @@ fn the_least_likely_samples_are_outliers() {
         text.lines().skip(1).map(|line| line.split(',').map(|value| value.parse().unwrap()).collect()).collect();
     let mut sorted: Vec<f64> = rows.iter().map(|row| row[0]).collect();
     sorted.sort_by(f64::total_cmp);
-    // 0.05 · 149 = 7.45: between the eighth and the ninth.
+    // 0.05 · 149 = 7.45 lies between the eighth and the ninth.
     let threshold = sorted[7] + 0.45 * (sorted[8] - sorted[7]);
     let found = &report["outliers"];
     assert!((found["threshold"].as_f64().unwrap() - threshold).abs() < 1e-9, "{found} {threshold}");

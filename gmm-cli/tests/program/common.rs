@@ -1,4 +1,4 @@
-//! What the tests of the program share.
+//! Helpers of the program's tests.
 #![allow(dead_code, reason = "tests/cuda.rs uses a part of it")]
 use assert_cmd::Command;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
@@ -7,19 +7,17 @@ use ndarray::{Array1, Array2, arr1, arr2};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The program, run in `folder`.
 pub fn gmm(folder: impl AsRef<Path>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
     command.current_dir(folder);
     command
 }
 
-/// A file of the repository's data folder.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name)
 }
 
-/// A model of scikit-learn; tests/data/make.py wrote it.
+/// Returns the path of a scikit-learn model written by tests/data/make.py.
 pub fn scikit_learn_model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
@@ -28,7 +26,7 @@ pub fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Samples (7, 3) whose values are the same in float32 and float64.
+/// Returns samples (7, 3) whose values are the same in float32 and float64.
 pub fn points() -> Array2<f64> {
     Array2::from_shape_fn((7, 3), |(i, j)| ((i * 5 + j * 3) % 11) as f64 / 4.0 - 1.0)
 }
@@ -38,17 +36,16 @@ pub fn mixture() -> Mixture {
     Mixture::new(arr1(&[0.25, 0.75]), means, Covariances::Diag(arr2(&[[1.0, 0.5, 2.0], [0.75, 1.5, 1.0]]))).unwrap()
 }
 
-/// The model of [`mixture`] as JSON.
 pub const MODEL: &str = r#"{"version": 1, "covariance_type": "diag", "weights": [0.25, 0.75],
     "means": [[0, 0.5, 1], [-0.5, 0.25, 0]], "covariances": [[1, 0.5, 2], [0.75, 1.5, 1]]}"#;
 
-/// The total log-likelihood and that of each sample, computed by the reference.
+/// Returns the total log-likelihood and that of each sample, computed by the reference.
 pub fn reference(data: &gaussmix::io::Data, mixture: &Mixture) -> (f64, Array1<f64>) {
     let mut evaluator = ReferenceEvaluator::new(data.samples().unwrap());
     (evaluator.log_likelihood(mixture).unwrap(), evaluator.score_samples(mixture).unwrap())
 }
 
-/// A .npy of NumPy's format 1.0 with any header and any content.
+/// Returns a .npy of NumPy's format 1.0 with any header and any content.
 pub fn npy(descr: &str, fortran: bool, shape: &str, body: &[u8]) -> Vec<u8> {
     let order = if fortran { "True" } else { "False" };
     npy_with_header(&format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"), body)
@@ -67,34 +64,31 @@ pub fn npy_with_header(header: &str, body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The elements of `x`, row by row or column by column, as bytes.
+/// Returns the elements of `x`, row by row or column by column, as bytes.
 pub fn bytes<const B: usize>(x: &Array2<f64>, fortran: bool, element: fn(f64) -> [u8; B]) -> Vec<u8> {
     let x = if fortran { x.t() } else { x.view() };
     x.iter().flat_map(|&v| element(v)).collect()
 }
 
-/// The program, run in `folder`, on a machine whose GPUs, if it has any, are hidden.
+/// Returns the program, to run in `folder` with all GPUs hidden.
 pub fn gmm_without_gpu(folder: impl AsRef<Path>) -> Command {
     let mut command = gmm(folder);
     command.env("CUDA_VISIBLE_DEVICES", "-1");
     command
 }
 
-/// A number in a report.
 #[track_caller]
 pub fn number(report: &serde_json::Value, name: &str) -> f64 {
     report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"))
 }
 
-/// Runs `gmm fit` and gives its report.
 #[track_caller]
 pub fn fit(folder: &Path, args: &[&str]) -> serde_json::Value {
     let run = gmm(folder).arg("fit").args(args).arg("--json").assert().success();
     serde_json::from_slice(&run.get_output().stdout).unwrap()
 }
 
-/// Writes 72 MB of four clouds in float32, the same samples over and over again. Gives their
-/// number.
+/// Writes 72 MB of float32 samples from four clouds, repeated many times, and returns their number.
 pub fn write_clouds(path: &Path) -> u32 {
     let (n, d) = (1_125_000u32, 16u32);
     let pattern: Vec<u8> = (0..1_000 * d)
@@ -107,8 +101,7 @@ pub fn write_clouds(path: &Path) -> u32 {
     n
 }
 
-/// The names in a folder, in order, and the contents of the files (empty for what is not a regular
-/// file).
+/// Returns the names in a folder, in order, and the contents of the files (empty unless regular).
 pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entry = |f: std::io::Result<std::fs::DirEntry>| {
         let f = f.unwrap();
@@ -120,12 +113,11 @@ pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The names in a folder, in order.
 pub fn names(folder: &Path) -> Vec<String> {
     files(folder).into_iter().map(|(name, _)| name).collect()
 }
 
-/// The command must fail, say all of `message` in its last line, and change nothing.
+/// Requires that the command fails, says all of `message` in its last line, and changes nothing.
 #[track_caller]
 pub fn refused(folder: &Path, args: &[&str], message: &[&str]) {
     let before = files(folder);
@@ -138,15 +130,14 @@ pub fn refused(folder: &Path, args: &[&str], message: &[&str]) {
     assert!(files(folder) == before, "{args:?} changed a file");
 }
 
-/// Runs a command that does not end by itself, presses Ctrl-C after a while, and gives what it says
-/// on stderr.
+/// Runs an endless command, presses Ctrl-C after a while, and returns its stderr.
 #[cfg(unix)]
 #[track_caller]
 pub fn interrupted(folder: &Path, args: &[&str]) -> String {
     ended_by("INT", folder, args)
 }
 
-/// As [`interrupted`], with any signal.
+/// Like [`interrupted`], with any signal.
 #[cfg(unix)]
 #[track_caller]
 pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
@@ -158,8 +149,7 @@ pub fn ended_by(signal: &str, folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The program, running in `folder`. It does not ignore SIGHUP, even if these tests do because
-/// `nohup` started them.
+/// Starts the program in `folder`. It does not ignore SIGHUP, even if `nohup` started these tests.
 #[cfg(unix)]
 pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
     use std::os::unix::process::CommandExt;
@@ -175,7 +165,7 @@ pub fn start(folder: &Path, args: &[&str]) -> std::process::Child {
     command.current_dir(folder).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a condition holds for a running process, five minutes at most.
+/// Waits at most five minutes until a condition holds for a running process.
 #[cfg(unix)]
 #[track_caller]
 pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool) {
@@ -186,8 +176,7 @@ pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool)
     }
 }
 
-/// Waits until a process has computed for so long that it has read its data, however slow the
-/// machine is.
+/// Waits until a process has computed long enough to have read its data, however slow the machine is.
 #[cfg(unix)]
 #[track_caller]
 pub fn wait_until_busy(child: &std::process::Child) {
@@ -207,12 +196,10 @@ pub fn kill(signal: &str, child: &std::process::Child) {
     assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// Processor time that a process has taken, where /proc tells.
 #[cfg(unix)]
 fn cpu_seconds(id: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // After the name, which may contain anything, the 12th and 13th fields are the times in ticks
-    // of 10 ms.
+    // After the name, which may contain anything, the 12th and 13th fields are the times in ticks of 10 ms.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / 100.0)

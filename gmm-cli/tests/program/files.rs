@@ -1,5 +1,4 @@
-//! Damaged, hostile and changing files give an error that names the cause. Conversions lose
-//! nothing.
+//! Damaged, hostile and changing files give an error that names the cause. Conversions lose nothing.
 use crate::common::*;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -8,7 +7,6 @@ use std::time::{Duration, Instant};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// The members of an archive.
 fn members(path: &Path) -> Vec<(String, Vec<u8>)> {
     let mut archive = zip::ZipArchive::new(fs::File::open(path).unwrap()).unwrap();
     let mut all = Vec::new();
@@ -30,7 +28,7 @@ fn archive(path: &Path, members: &[(String, Vec<u8>)], method: CompressionMethod
     archive.finish().unwrap();
 }
 
-/// A parser whose time doubles with each bracket would take 25 s for 22 of them.
+/// A parser whose time doubles with each bracket would take 25 s for 22 brackets.
 #[test]
 fn nested_headers_are_refused_at_once() {
     let folder = folder();
@@ -82,8 +80,8 @@ fn archives_are_checked_as_a_whole() {
     with("weights_.npy", &|bytes| bytes.clone_from(&npy("'|O'", false, "(2,)", &[0; 16])));
     bad(&["weights_", "'|O'"]);
 
-    // Two members with the same name: the second is written under another name of the same length,
-    // which is then replaced.
+    // Two members with the same name: the second is written under a different name of the same length, which is then
+    // replaced.
     let whole = fs::read(path("good.npz")).unwrap();
     let position = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|w| w == part).unwrap();
     let mut parts = good.clone();
@@ -96,8 +94,7 @@ fn archives_are_checked_as_a_whole() {
     }
     fs::write(path("bad.npz"), &twice).unwrap();
     bad(&["`means_` twice"]);
-    // The checksum of a member that is not needed, in the directory (16 bytes into its record) and
-    // before the content (14).
+    // The checksum of an unneeded member, in the directory (16 bytes into its record) and before the content (14).
     for (signature, at) in [(b"PK\x01\x02", 16), (b"PK\x03\x04", 14)] {
         let mut damaged = whole.clone();
         let last = damaged.windows(4).rposition(|w| w == signature).unwrap();
@@ -135,8 +132,7 @@ fn conversions_keep_how_a_model_was_found() {
     refused(folder.path(), &["convert", "m.json", "new.npz"], &["m.json", "\"yes\""]);
 }
 
-/// Starts a fit that reads its file again and again, changes the file, and gives what the fit says
-/// on stderr.
+/// Starts a fit that reads its file repeatedly, changes the file, and returns the fit's stderr.
 #[cfg(unix)]
 #[track_caller]
 fn changed_while_read(change: impl Fn(&mut fs::File)) -> String {
@@ -171,7 +167,6 @@ fn a_file_that_changes_is_named_as_the_cause() {
     }
 }
 
-/// The weights of all samples of a chunk are zero.
 #[test]
 fn chunks_without_weight_count_for_nothing() {
     let folder = folder();
@@ -192,8 +187,7 @@ fn chunks_without_weight_count_for_nothing() {
     let wanted = total(&["part.npy"]);
     for more in [&[][..], &["--standardize"]] {
         let got = total(&[&["x.npy", "--sample-weight", "w.npy", "--memory", "33k"], more].concat());
-        // Both are in float64. The order of the sums differs, and with --standardize the units of
-        // reg_covar.
+        // Both are in float64. The order of the sums differs, and with --standardize the units of reg_covar.
         approx::assert_relative_eq!(got, wanted, max_relative = 1e-6);
     }
 }

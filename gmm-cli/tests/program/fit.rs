@@ -42,7 +42,7 @@ fn the_model_is_the_librarys() {
         assert_eq!(number(&report, "bic"), library.mixture.bic(&mut evaluator).unwrap());
         assert_eq!(number(&report, "aic"), library.mixture.aic(&mut evaluator).unwrap());
         assert_eq!((&report["covariance_type"], &report["kernel"]), (&t.name().into(), &"reference".into()));
-        // The file says how the fit found the model.
+        // The file records how the fit found the model.
         let file: Value = serde_json::from_slice(&fs::read(folder.path().join("m.json")).unwrap()).unwrap();
         assert_eq!((&file["converged"], &file["n_iter"]), (&true.into(), &library.n_iter().into()));
         assert_eq!(file["lower_bounds"].as_array().unwrap().len(), library.n_iter());
@@ -88,16 +88,15 @@ fn an_npz_has_scikit_learns_attributes() {
 #[test]
 fn speech_reaches_scikit_learns_score() {
     let folder = folder();
-    // scikit-learn's mean score is that of standardised columns: the logarithms of the scales are
-    // added to compare.
+    // scikit-learn's mean score is that of standardised columns: add the logarithms of the scales to compare.
     let input = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let standard = gaussmix::fit::Standardization::of(&input.samples().unwrap()).unwrap();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--standardize", "--n-init", "10", "-o", "m.json"];
     let report = fit(folder.path(), &args);
     let score = number(&report, "log_likelihood") / 20_000.0;
     assert!(score + standard.log_scale() >= -16.3112, "{score}");
-    // The model is in the data's own units. Scored without standardisation it differs only by the
-    // rounding of float32 data, which was centred and scaled for the fit.
+    // The model is in the data's units. Its score without standardisation differs only by the rounding of the float32
+    // data, which was centred and scaled for the fit.
     let run = gmm(&folder).args(["score", "m.json", speech(), "--json"]).assert().success();
     let scored: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     approx::assert_relative_eq!(number(&scored, "mean_log_likelihood"), score, max_relative = 1e-6);
@@ -116,7 +115,6 @@ fn a_spherical_model_of_standardised_data_is_diag() {
     assert_eq!(model.covariance_type(), CovarianceType::Diag);
     let input = gaussmix::io::read_data(data("iris.csv")).unwrap();
     let total = ReferenceEvaluator::new(input.samples().unwrap()).log_likelihood(&model).unwrap();
-    // Both are computed in float64.
     approx::assert_relative_eq!(total, number(&report, "log_likelihood"), max_relative = 1e-12);
     // As a start for a spherical fit in the same units, the diagonal model is spherical again.
     let going_on = fit("b.json", &["--max-iter", "3", "--tol", "0", "--init", "a.json"]);
@@ -153,8 +151,8 @@ fn weights_count_and_frozen_parameters_stay() {
             &["--sample-weight", weights]
         };
         let weighted = from(iris(), more, "weighted.json");
-        // Rounding grows over five iterations. With --standardize, reg_covar is 10⁻⁶ in other
-        // units, which changes the result.
+        // Rounding grows over five iterations. With --standardize, reg_covar is 10⁻⁶ in other units, which changes the
+        // result.
         let tolerance = if standardize { 1e-5 } else { 1e-10 };
         for name in ["log_likelihood", "bic", "lower_bound"] {
             approx::assert_relative_eq!(number(&weighted, name), number(&repeated, name), max_relative = tolerance);
@@ -181,7 +179,7 @@ fn the_report_is_readable_and_the_plot_drawn() {
     for part in ["2,000 of 20,000 samples", "standard deviations", "lower bound", "iteration", "<polyline", "</svg>"] {
         assert!(svg.contains(part), "{part}");
     }
-    // Data of one feature is drawn as a histogram, data of two in its own columns.
+    // Data of one feature is drawn as a histogram, data of two features in its own columns.
     let x = Array2::from_shape_fn((40, 2), |(i, j)| ((i * 7 + j * 3) % 11) as f64 + (i % 2 * 20) as f64);
     ndarray_npy::write_npy(folder.path().join("2.npy"), &x).unwrap();
     ndarray_npy::write_npy(folder.path().join("1.npy"), &x.select(Axis(1), &[0])).unwrap();
@@ -194,14 +192,12 @@ fn the_report_is_readable_and_the_plot_drawn() {
     assert_eq!(names(folder.path()), ["1.npy", "1.svg", "2.npy", "2.svg", "m.json", "p.svg"]);
 }
 
-/// Starts a fit that does not end by itself, and interrupts it.
 #[cfg(unix)]
 fn interrupted_fit(folder: &Path, more: &[&str]) -> String {
     let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000", "--device", "cpu"];
     interrupted(folder, &[&["fit", speech()][..], &endless, more].concat())
 }
 
-/// The number before `word`.
 #[cfg(unix)]
 fn number_before(text: &str, word: &str) -> usize {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -216,15 +212,13 @@ fn ctrl_c_writes_the_model_so_far() {
     let note = interrupted_fit(folder.path(), &["-o", "m.json"]);
     assert!(note.starts_with("note: interrupted after ") && note.contains("m.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // The model has the bits of a fit of the same number of iterations, and says that it has not
-    // converged.
+    // The model has the bits of a fit with the same number of iterations, and is marked as not converged.
     let n_iter = n.to_string();
     let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu"];
     fit(folder.path(), &[&args[..], &["--max-iter", &n_iter, "-o", "whole.json"]].concat());
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
     assert!(read("m.json") == read("whole.json"));
     assert!(String::from_utf8_lossy(&read("m.json")).contains("\"converged\": false"));
-    // Without -o and --checkpoint nothing is written.
     let note = interrupted_fit(folder.path(), &["--plot", "p.svg"]);
     assert!(note.contains("nothing was written"), "{note}");
     assert_eq!(names(folder.path()), ["m.json", "whole.json"]);
@@ -235,10 +229,9 @@ fn ctrl_c_writes_the_model_so_far() {
 fn a_checkpoint_goes_on_to_the_same_bits() {
     let folder = folder();
     let note = interrupted_fit(folder.path(), &["--n-init", "2", "--checkpoint", "c.json"]);
-    assert!(note.contains("the same command goes on from c.json"), "{note}");
+    assert!(note.contains("the same command continues from c.json"), "{note}");
     let n = number_before(&note, "iterations");
-    // The fit goes on for a few iterations and through the second run. The result is that of a fit
-    // without an interruption.
+    // The fit continues for a few iterations and through the second run. The result is that of an uninterrupted fit.
     let max_iter = (n + 3).to_string();
     let go = |more: &[&str]| {
         let args = [speech(), "-k", "8", "--covariance-type", "diag", "--tol", "0", "--device", "cpu", "--n-init", "2"];
@@ -246,7 +239,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     };
     let run = go(&["--checkpoint", "c.json", "-o", "resumed.json"]);
     let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    assert_eq!(note, format!("note: going on from c.json: run 1/2, iteration {n}\n"));
+    assert_eq!(note, format!("note: continuing from c.json: run 1/2, iteration {n}\n"));
     go(&["-o", "whole.json"]);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(read("resumed.json") == read("whole.json"));
@@ -269,12 +262,11 @@ fn a_checkpoint_of_standardised_data_goes_on() {
         go("4", &a);
         let (resumed, whole) = (go("9", &a), go("9", &b));
         assert_eq!((&resumed["n_iter"], &whole["n_iter"]), (&9.into(), &9.into()));
-        // The parameters were converted to the data's own units and back.
+        // The parameters were converted to the data's units and back.
         approx::assert_relative_eq!(number(&resumed, "bic"), number(&whole, "bic"), max_relative = 1e-10);
     }
 }
 
-/// The fit must fail, say all of `message`, and change nothing.
 #[track_caller]
 fn refused_fit(folder: &Path, args: &[&str], message: &[&str]) {
     refused(folder, &[&["fit"], args].concat(), message);
@@ -383,7 +375,7 @@ fn unwritable_results_are_found_before_the_work() {
     refused_fit(folder.path(), &["x.csv", "-k", "1", "-o", "m.json", "--checkpoint", "./m.json"], &["two results"]);
 }
 
-/// Data of the shape and type of the iris data.
+/// Writes data of the shape and type of the iris data.
 fn like_iris(path: &Path) -> Array2<f64> {
     let x = Array2::from_shape_fn((150, 4), |(i, j)| ((i * 7 + j * 3) % 11) as f64 + (i % 3 * 30) as f64);
     ndarray_npy::write_npy(path, &x).unwrap();
@@ -411,7 +403,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
             &[message, &["c.json: belongs to another fit", "name another checkpoint"]].concat(),
         );
     };
-    // Data of the same shape and type, but with other numbers.
+    // Data of the same shape and type with different numbers.
     refused(&with("other.npy", &[]), &["the data's content differs"]);
     refused(&with("narrow.npy", &[]), &["the data's shape was 150 × 4 and is 150 × 3 now"]);
     refused(&with("single.npy", &[]), &["the data's type was float64 and is float32 now"]);
@@ -438,7 +430,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     let report = fit(folder.path(), &with("iris.npy", &["--max-iter", "5", "--tol", "0"]));
     assert_eq!(report["n_iter"], 5);
 
-    // Weights and starts are known by their content, not by their names.
+    // Weights and starts are recognised by their content, not by their names.
     let weighted = |w: &'static str| [iris, "-k", "2", "--sample-weight", w, "--checkpoint", "d.json"];
     fit(folder.path(), &weighted("w.csv"));
     refused_fit(folder.path(), &weighted("v.csv"), &["d.json: belongs to another fit: sample-weight differs; give"]);
@@ -452,7 +444,7 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     fs::copy(path("a.json"), path("copy.json")).unwrap();
     fit(folder.path(), &started("copy.json"));
 
-    // A checkpoint as it was written before checkpoints recorded their data and options.
+    // A checkpoint from before checkpoints recorded their data and options.
     let old = fs::read_to_string(path("c.json")).unwrap();
     let (before, _) = old.split_once(",\n\"made_with\"").unwrap();
     fs::write(path("old.json"), format!("{before}, \"n_samples\": 150}}")).unwrap();
@@ -461,7 +453,6 @@ fn a_checkpoint_of_other_data_or_options_is_refused() {
     fit(folder.path(), &[iris, "--init", "old.json"]);
 }
 
-/// Files that cannot be written to their end.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fills() {
@@ -486,14 +477,14 @@ fn a_disk_that_fills() {
     assert_eq!((fs::read(path("old.json")).unwrap(), names(folder.path())), (b"old".to_vec(), before));
 }
 
-/// The data is larger than the memory that the process may have.
+/// The data is larger than the process's memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_larger_than_memory_is_fitted_in_chunks() {
     let folder = folder();
     let n = write_clouds(&folder.path().join("x.npy"));
     let args = ["x.npy", "-k", "3", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "2", "--tol", "0"];
-    // The limit of 64 MiB is on anonymous memory, stacks of threads included.
+    // The limit of 64 MiB is on anonymous memory, including stacks of threads.
     let go = |more: &[&str]| limited(folder.path(), "-d 65536", &[&["fit"], &args[..], &["--json"], more].concat());
     let failed = go(&["--memory", "1G", "-o", "whole.json"]);
     assert!(!failed.status.success(), "the limit does not bite");
@@ -504,8 +495,7 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
         let report: Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!((&report["n"], &report["n_iter"]), (&n.into(), &2.into()));
         assert!(report["device"].as_str().unwrap().contains("in 12 chunks"), "{report}");
-        // The same fit in one piece. The samples are float32, and each chunk is rounded relative to
-        // a centre of its own.
+        // The same fit in one piece. The samples are float32, and each chunk is rounded relative to its own centre.
         let whole = fit(folder.path(), &[&args[..], more].concat());
         approx::assert_relative_eq!(
             number(&report, "log_likelihood"),
@@ -518,7 +508,7 @@ fn data_larger_than_memory_is_fitted_in_chunks() {
     assert_eq!(model.n_components(), 3);
 }
 
-/// A fit in chunks may go on in one piece, and the reverse.
+/// A fit in chunks may continue in one piece, and the reverse.
 #[test]
 fn a_checkpoint_knows_data_in_chunks() {
     let folder = folder();
@@ -530,13 +520,11 @@ fn a_checkpoint_knows_data_in_chunks() {
     assert!(report["device"].as_str().unwrap().contains("in 5 chunks"), "{report}");
     let report = fit(folder.path(), &[&["x.npy"], &args[..], &["--max-iter", "3"]].concat());
     assert_eq!(report["n_iter"], 3);
-    // A change of the very last number is noticed.
     x[[149, 3]] += 1e-12;
     ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
     refused_fit(folder.path(), &[&["x.npy"], &args[..], &chunked].concat(), &["the data's content differs"]);
 }
 
-/// Limits far below the size of a chunk hold too.
 #[test]
 fn memory_is_minded_below_64_mib() {
     let folder = folder();
@@ -549,8 +537,7 @@ fn memory_is_minded_below_64_mib() {
     let start = ["-k", "2", "--covariance-type", "diag", "--device", "cpu", "--max-iter", "3", "--tol", "0"];
     let go = |data: &str, memory: &str| fit(folder.path(), &[&[data, "--memory", memory], &start[..]].concat());
     let whole = go("x.npy", "1M");
-    // The data takes 4,800 bytes, twice: as it was read, and in the device's layout. What does not
-    // fit stays in its file.
+    // The data takes 4,800 bytes, twice: as read, and in the device's layout. Larger data stays in its file.
     for (data, memory, chunks) in [
         ("x.npy", "9600", None),
         ("x.npy", "9599", Some(2)),
@@ -572,9 +559,9 @@ fn memory_is_minded_below_64_mib() {
         }
     }
     let refused = |args: &[&str], message: &[&str]| refused_fit(folder.path(), args, message);
-    refused(&["x.npy", "-k", "2", "--memory", "95"], &["x.npy: --memory 95 is too little; it takes 96 bytes at least"]);
-    refused(&["x.csv", "-k", "2", "--memory", "95"], &["x.csv: --memory 95 is too little; it takes 96 bytes at least"]);
-    refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; it takes 96 bytes"]);
+    refused(&["x.npy", "-k", "2", "--memory", "95"], &["x.npy: --memory 95 is too little; the least is 96 bytes"]);
+    refused(&["x.csv", "-k", "2", "--memory", "95"], &["x.csv: --memory 95 is too little; the least is 96 bytes"]);
+    refused(&["big.npy", "-k", "2", "--memory", "95"], &["big.npy: --memory 95 is too little; the least is 96 bytes"]);
 }
 
 #[test]

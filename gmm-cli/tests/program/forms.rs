@@ -1,4 +1,4 @@
-//! Forms of files that other programs write: element types of arrays, and the ways of text.
+//! Forms of files that other programs write: element types of arrays, and variants of text.
 use crate::common::*;
 use flate2::write::GzEncoder;
 use gaussmix::io::{self, ColumnSelection, Data, Problem, Table};
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use zip::write::SimpleFileOptions;
 
-/// The values of a file that was written with this content, its names, and what is said of it.
+/// Returns the values of a file with this content, its names, and the remarks on it.
 #[track_caller]
 fn read(name: &str, content: impl AsRef<[u8]>) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
     read_with(name, content, &ColumnSelection::default())
@@ -26,7 +26,6 @@ fn read_with(
     fs::write(&path, content).unwrap();
     let table = Table::open(&[&path], selection).unwrap();
     let Data::F64(values) = table.read().unwrap().data else { panic!("float64") };
-    // In chunks it is the same.
     let (names, remarks) = (table.names().map(<[String]>::to_vec), table.remarks());
     let file = table.into_file(&mut |_| {}).unwrap();
     let Data::F64(rows) = file.rows(0..file.dim().0).unwrap() else { panic!("float64") };
@@ -43,8 +42,7 @@ fn utf16(text: &str, big_endian: bool) -> Vec<u8> {
     units.flat_map(|unit: u16| if big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
 }
 
-/// Images and counts: the model of an array of integers is that of the same numbers in float64, bit
-/// for bit.
+/// The model of an array of integers is, bit for bit, that of the same numbers in float64.
 #[test]
 fn arrays_of_integers_are_fitted_as_their_numbers_are() {
     let folder = folder();
@@ -66,7 +64,7 @@ fn arrays_of_integers_are_fitted_as_their_numbers_are() {
     let args = ["fit", "-", "-k", "2", "-o", "s.json", "--device", "cpu"];
     gmm(&folder).args(args).write_stdin(encoder.finish().unwrap()).assert().success();
     assert!(fs::read(folder.path().join("s.json")).unwrap() == expected);
-    // Truth values, of which only some fits are defined, and float16.
+    // Truth values, for which only some fits are defined, and float16.
     let truth: Vec<u8> = values.iter().map(|v| v & 1).collect();
     model("'|b1'", &truth);
     model("'<f2'", &wide(|v| half::f16::from_f32(f32::from(v)).to_le_bytes().to_vec()));
@@ -109,18 +107,17 @@ fn a_separator_at_the_end_of_lines_separates_nothing() {
         assert_eq!((values, found), (x.clone(), names), "{text:?}");
         assert!(remarks[0].contains("end with a separator"), "{remarks:?}");
     }
-    // A column with a name may have no values, and one value makes a column of the last field.
+    // A named column may have no values, and a single value makes the last field a column.
     let (values, names, remarks) = read("x.csv", "a,b,c\n1,2,\n3,4,\n");
     assert_eq!((values.dim(), names, remarks.len()), ((2, 3), strings(&["a", "b", "c"]), 0));
     let (values, _, remarks) = read("x.csv", "1,2,\n3,4,5\n");
     assert_eq!((values.dim(), remarks.len()), ((2, 3), 0));
-    // A value that comes late is not lost without a word.
+    // A value that appears late is not dropped silently.
     let late = format!("{}7,8,9\n", "1,2,\n".repeat(20_000));
     let folder = folder();
     fs::write(folder.path().join("x.csv"), late).unwrap();
-    let said = &["x.csv: line 20001 has `9` behind its last separator", "a header"];
+    let said = &["x.csv: line 20001 has `9` after its last separator", "a header"];
     refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
-    // The user is told.
     fs::write(folder.path().join("x.csv"), "1,2,\n3,5,\n4,4,\n").unwrap();
     let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();
     let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
@@ -135,7 +132,7 @@ fn comments_before_the_first_line_are_passed_over() {
         ("# made by x\n1,2.5\n3,-4\n", None),
         ("# made by x, version 1, of today\n# 2026\n\na,b\n1,2.5\n3,-4\n", ab.clone()),
         ("\u{feff}# made by x\r\na;b\r\n1;2.5\r\n3;-4", ab.clone()),
-        // As NumPy's savetxt writes a header.
+        // A header as NumPy's savetxt writes it.
         ("# a b\n1 2.5\n3 -4\n", ab.clone()),
         ("# a,b\n1,2.5\n3,-4\n", ab),
         ("#a\tb\n1\t2.5\n3\t-4\n", strings(&["#a", "b"])),
@@ -162,7 +159,7 @@ fn utf_16_is_decoded_where_its_mark_says_so() {
     for big_endian in [false, true] {
         let (values, names, _) = read("x.csv", utf16(text, big_endian));
         assert_eq!((values, names), (arr2(&[[1.0, 2.5], [3.0, -4.0]]), strings(&["größe", "b"])));
-        // Longer than what is looked at first.
+        // Longer than the part that is inspected first.
         let long = format!("# made by x\n{}", "1,2\n".repeat(50_000));
         assert_eq!(read("x.csv", utf16(&long, big_endian)).0.dim(), (50_000, 2));
     }
@@ -185,11 +182,11 @@ fn a_first_column_without_a_name_is_an_index() {
         assert_eq!((values, names), (x.clone(), strings(&["a", "b"])));
         assert!(remarks[0].contains("`column 0` is left out: it is an index"), "{remarks:?}");
     }
-    // Whoever names it has it.
+    // A column that is named is read.
     let named = ColumnSelection { columns: strings(&["b", "column 0"]).unwrap(), ..ColumnSelection::default() };
     let (values, _, remarks) = read_with("x.csv", text, &named);
     assert_eq!((values, remarks.len()), (arr2(&[[2.5, 0.0], [-4.0, 1.0]]), 0));
-    // Where other names are missing too, it is a column like the others.
+    // If other names are missing too, the column is read like the others.
     assert_eq!(read("x.csv", ",a,\n0,1,2\n1,3,4\n").0.dim(), (2, 3));
     let folder = folder();
     fs::write(folder.path().join("x.csv"), text).unwrap();
@@ -202,7 +199,6 @@ fn a_first_column_without_a_name_is_an_index() {
 fn lines_of_any_width_are_read() {
     let d = 6000;
     let line = |f: &dyn Fn(usize) -> String| (0..d).map(f).collect::<Vec<_>>().join(",");
-    // A header of 130 kB, and rows of 70 kB.
     let header = line(&|i| format!("a column of number {i}"));
     let row = |r: usize| line(&|i| format!("{}.25e+00", (i * 7 + r) % 1000 + 1000));
     let (rows, named) = ([row(0), row(1), row(2)].join("\n"), |names: &str| {
@@ -220,7 +216,6 @@ fn lines_of_any_width_are_read() {
     assert_eq!(read("x.csv", text).0[[0, 1]], 1007.25);
 }
 
-/// Names with characters that XML cannot hold.
 #[test]
 fn a_plot_is_xml_whatever_the_names_are() {
     let folder = folder();
@@ -241,13 +236,13 @@ fn a_header_may_be_of_numbers() {
         assert_eq!((values, found), (x.clone(), strings(names)));
         assert!(remarks[0].contains("--header no"), "{remarks:?}");
     }
-    // What the caller says counts.
+    // The caller's choice counts.
     let said = |header| ColumnSelection { header: Some(header), ..ColumnSelection::default() };
     let (values, names, remarks) = read_with("x.csv", format!("2019,2020,2021\n{body}"), &said(false));
     assert_eq!((values.dim(), names, remarks.len()), ((3, 3), None, 0));
     let (values, names, remarks) = read_with("x.csv", format!("5,3,7\n{body}"), &said(true));
     assert_eq!((values, names, remarks.len()), (x.clone(), strings(&["5", "3", "7"]), 0));
-    // Another file has the same header, and so few rows that nothing else shows it.
+    // Another file has the same header, but too few rows to show it otherwise.
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("a.csv"), format!("2019,2020,2021\n{body}")).unwrap();
@@ -269,7 +264,7 @@ fn spaces_separate_below_a_header_too() {
         let (values, found, _) = read("x.txt", text);
         assert_eq!((values, found), (x.clone(), names.clone()), "{text:?}");
     }
-    // R writes the names of the rows, and none above them.
+    // R writes names of rows, without a name above them.
     for text in [
         "\"a\" \"b\"\n\"1\" 1 2.5\n\"2\" 3 -4\n\"3\" 5 6\n",
         "a\tb\nr 1\t1\t2.5\nr 2\t3\t-4\nr 3\t5\t6\n",
@@ -301,7 +296,7 @@ fn missing_values_are_spelled_as_the_caller_says() {
     }
 }
 
-/// Texts of a column that is kept are kept as they are: `NA` is Namibia, `Null` a name.
+/// Texts of a kept column stay as they are: `NA` is Namibia, `Null` a name.
 #[test]
 fn texts_that_look_like_missing_values_are_texts() {
     let folder = folder();
@@ -327,14 +322,13 @@ fn columns_have_names_with_commas_and_numbers() {
         assert!(model.contains("\"feature_names\": [\"length, mm\", \"width\"]"), "{model}");
     }
     gmm(path).args(["marginal", "m.json", "\"length, mm\"", "-o", "l.json"]).assert().success();
-    // Lines before the table.
     fs::write(path.join("y.csv"), "made by x\nin 2020, May, 3\na,b\n1,2\n3,5\n2,2\n").unwrap();
     let report = fit(path, &["y.csv", "-k", "1", "--skip-lines", "2"]);
     assert_eq!(report["feature_names"], serde_json::json!(["a", "b"]));
     refused(path, &["fit", "y.csv", "-k", "1"], &["--skip-lines 2"]);
 }
 
-/// A table that is not read as it is has one message, which leads to it; or one that says why none does.
+/// A table that cannot be read as it is gives one message that leads to its numbers, or says why there are none.
 #[test]
 fn one_message_leads_to_the_numbers() {
     let footnote = "line 6 has 1 fields where the lines before have 3; if the table ends before it, ";
@@ -359,7 +353,6 @@ fn one_message_leads_to_the_numbers() {
             &["x.csv: column `b`: ", "-inf at row 1, column 1", "--drop b"],
             &["--na-values", "-inf", "--missing"],
         ),
-        // The lines end with a separator.
         (
             "a\tb\tc\t\nm\tm\td\t\n\t\tclass\t\n1\t2\tx\t\n2\t2.5\ty\t\n4\t3\tx\t\n",
             &["line 2 has no number where line 4 has some"],
@@ -376,7 +369,7 @@ fn one_message_leads_to_the_numbers() {
         fs::write(folder.path().join("x.csv"), content).unwrap();
         let fit = ["fit", "x.csv", "-k", "1"];
         let (missing, named): (Vec<&str>, Vec<&str>) = options.iter().partition(|&&option| option == "--missing");
-        // The message has the options as they are to be given.
+        // The message has the options as they must be given.
         let named = named.join(" ");
         let all = [said, &[&*named], &missing].concat();
         refused(folder.path(), &fit, &all);
@@ -395,7 +388,7 @@ fn one_message_leads_to_the_numbers() {
     }
 }
 
-/// The last line that is read may be any, also one in quotes that has others behind it.
+/// The last line to read may be any line, even a quoted one with more behind it.
 #[test]
 fn a_table_ends_where_the_caller_says() {
     let last = |line| ColumnSelection { last_line: Some(line), ..ColumnSelection::default() };
@@ -427,7 +420,7 @@ fn bzip2_is_known_by_its_content() {
         let (values, names, _) = read(name, [compress("a,b\n1,2\n3"), compress(",4\n")].concat());
         assert_eq!((values, names), (x.clone(), strings(&["a", "b"])), "{name}");
     }
-    // A text may begin as such a file does.
+    // A text may begin like a bzip2 file.
     assert_eq!(read("x.csv", "BZh9,b\n1,2\n3,4\n").1, strings(&["BZh9", "b"]));
     let folder = folder();
     let whole = compress("a,b\n1,2\n3,4\n");
@@ -455,7 +448,7 @@ fn an_interrupt_ends_reading() {
                 "{path:?}: {problem:?}"
             );
         }
-        // It ends with what it was raised for.
+        // The interrupt ends with the work that it was installed for.
         assert!(read().iter().all(Option::is_none), "{path:?}");
     }
     assert!(

@@ -9,11 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Groups whose names are no names of files, or the same name where the case of letters is ignored.
+/// Groups whose names are not valid file names, or differ only in the case of letters.
 const GROUPS: [&str; 3] = ["../x", "A_B", "a/b"];
-/// The names of their files.
 const FILES: [&str; 3] = ["_.._x.json", "A_B.json", "a_b-2.json"];
-/// A group of one sample, to which no two components can be fitted.
+/// A group of one sample, to which two components cannot be fitted.
 const SMALL: &str = "small";
 
 fn iris() -> Array2<f64> {
@@ -23,13 +22,12 @@ fn iris() -> Array2<f64> {
     }
 }
 
-/// The group of each row.
 fn group(row: usize) -> usize {
     row * 7 % 3
 }
 
-/// Writes x.csv, whose column `who` has the groups, the one of one sample in the middle, and a file
-/// with the rows of each of the others: 0.csv, 1.csv, 2.csv.
+/// Writes x.csv, whose column `who` has the groups, with the one-sample group in the middle, and the rows of the other
+/// groups as 0.csv, 1.csv and 2.csv.
 fn write(folder: &Path) {
     let x = iris();
     let line = |i: usize| format!("{:?},{:?},{:?}", x[[i, 0]], x[[i, 1]], x[[i, 3]]);
@@ -97,7 +95,7 @@ fn each_model_is_that_of_the_rows_of_its_group_alone() {
     }
 }
 
-/// A call that goes on from a checkpoint ends with the files of one that was not interrupted.
+/// A call that continues from a checkpoint ends with the files of an uninterrupted call.
 #[test]
 fn fits_go_on_from_a_checkpoint() {
     let folder = folder();
@@ -112,19 +110,19 @@ fn fits_go_on_from_a_checkpoint() {
         let lines: Vec<&str> = log.split_inclusive('\n').collect();
         assert_eq!(lines.len(), 4, "{log}");
         fs::write(folder.join("c.jsonl"), [lines[0], lines[1], &lines[2][..100]].concat()).unwrap();
-        // Some models are there, as after a signal; another file stays, and is an error.
+        // Some models exist, as after a signal; another file stays, and is an error.
         fs::remove_file(folder.join("models/groups.csv")).unwrap();
         fs::write(folder.join("models/other.json"), "mine").unwrap();
         refused(folder, &[&["fit"], &args[..]].concat(), &["models/: the folder has `other.json`"]);
         fs::remove_file(folder.join("models/other.json")).unwrap();
         let run = gmm(folder).arg("fit").args(&args).assert().success();
         let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(stderr.contains("note: going on from c.jsonl: 1 of 4 fits"), "{stderr}");
+        assert!(stderr.contains("note: continuing from c.jsonl: 1 of 4 fits"), "{stderr}");
         for file in FILES.iter().chain(&["groups.csv"]) {
             let read = |folder_of: &str| fs::read_to_string(folder.join(folder_of).join(file)).unwrap();
             assert_eq!(read("models"), read("whole"), "{file}");
         }
-        // The fits that were made are not made again.
+        // Finished fits are not repeated.
         let again = fs::read_to_string(folder.join("c.jsonl")).unwrap();
         assert!(again.starts_with(&[lines[0], lines[1]].concat()) && again.lines().count() == 4, "{again}");
         let rest = [&["--checkpoint", "c.jsonl"], options, &["--tol", "0.1"]].concat();
@@ -151,14 +149,14 @@ fn the_report_says_what_failed_and_the_exit_code_whether_all_did() {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
     assert!(stderr.contains("note: 1 of 4 fits failed"), "{stderr}");
-    // All fail: the older file stays.
+    // All fits fail: the older file stays.
     fs::write(folder.join("old.parquet"), "old").unwrap();
     let args = ["fit", "x.csv", "-k", "60", "--by", "who", "-o", "old.parquet"];
     refused(folder, &args, &["x.csv: all of 4 fits failed", "`../x`", "50 samples"]);
     refused(folder, &[&["fit"], &FIT[..], &["models"]].concat(), &["models: the folder is not empty"]);
 }
 
-/// The data of [`write`], without the small group, as a table with the groups in three types.
+/// Writes the data of [`write`] without the small group, as a table with the groups in three types.
 fn write_parquet(folder: &Path) {
     let x = iris();
     let rows = 0..x.nrows();
@@ -197,7 +195,7 @@ fn tables_of_models_have_those_of_the_folder() {
         let mixture = |fit: &gaussmix::io::GroupFit| fit.model.clone().map(|model| model.mixture);
         assert_eq!(mixture(folder), mixture(table));
     }
-    // The same groups as numbers, whose order is that of the texts here.
+    // The same groups as numbers, whose order here is that of the texts.
     let args = ["x.parquet", "-k", "2", "--by", "number", "--columns", "a,b,c", "-o", "numbers.parquet"];
     let report = fit(folder, &args);
     let numbers = GroupModels::read(folder.join("numbers.parquet")).unwrap();
@@ -275,7 +273,10 @@ fn bad_groups_are_errors() {
     fs::write(folder.join("gap.csv"), "who,a\nx,1\n,2\nx,3\n").unwrap();
     let error = |args: &[&str], message: &[&str]| refused(folder, &[&["fit", "-k", "2"], args].concat(), message);
     error(&["x.csv", "--by", "whom"], &["x.csv: --by: there is no column `whom`; there are a, who, b, c"]);
-    error(&["x.csv", "--by", "who", "--columns", "a,who"], &["--columns names `who`, which --by names too"]);
+    error(
+        &["x.csv", "--by", "who", "--columns", "a,who"],
+        &["`who` is the column of --by", "remove it from --columns"],
+    );
     error(&["gap.csv", "--by", "who"], &["gap.csv: row 1 (counted from 0) has no value in the column `who`"]);
     error(&["x.csv", "--by", "who", "-o", "m.json"], &["m.json: models of groups are a .parquet, or a folder"]);
     error(&["x.csv", "--by", "who", "-o", "x.csv"], &["x.csv: is an input"]);
@@ -283,7 +284,7 @@ fn bad_groups_are_errors() {
     error(&["x.csv", "--by", "who", "--device", "cuda:0,1"], &["--by: each group is computed on one device"]);
     fs::write(folder.join("weight.csv"), "weight,a\nx,1\nx,2\n").unwrap();
     error(&["weight.csv", "--by", "weight", "-o", "m.parquet"], &["m.parquet: ", "cannot be called `weight`"]);
-    // All of the data has to fit into memory; a text is read at once.
+    // The whole data must fit into memory; text is read at once.
     error(&["x.csv", "--by", "who", "--memory", "6000"], &["x.csv: --by needs all of the data in memory"]);
     error(&["x.csv", "--by", "who", "--variational", "-o", "m.parquet"], &["m.parquet: ", "name a folder"]);
     for option in ["--init=m.json", "--plot=p.svg", "--standardize"] {
@@ -298,7 +299,6 @@ fn bad_groups_are_errors() {
     gmm(folder).args(["fit", "x.csv", "-k", "2", "--by", "who", "--threads", "0"]).assert().code(2);
 }
 
-/// Missing values and weights go with the rows.
 #[test]
 fn weights_and_missing_values_go_with_their_rows() {
     let folder = folder();
@@ -327,9 +327,8 @@ fn weights_and_missing_values_go_with_their_rows() {
     }
 }
 
-/// Ctrl-C: what has ended is kept. The first of eight groups of the same size is two far clouds, to
-/// which a fit does not change any more after a few iterations; those to the others, one cloud each,
-/// need more than anybody waits for.
+/// Ctrl-C keeps finished fits. The first of eight groups of the same size is two distant clouds, to which a fit
+/// converges in a few iterations; the other groups, one cloud each, need far longer than the test.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_command_keeps_the_fits_that_have_ended() {

@@ -4,7 +4,7 @@ use gaussmix::io::read_model;
 use ndarray::{Array1, Array2};
 use std::path::Path;
 
-/// Clouds around (0, 0), (6, 0) and (0, 6), sample after sample.
+/// Writes clouds around (0, 0), (6, 0) and (0, 6), sample after sample.
 fn clouds(folder: &Path) {
     let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
     let centres = [[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]];

@@ -1,5 +1,5 @@
-//! Sizes that options and headers claim, and that no machine has: an error before memory is taken,
-//! and no end of the process.
+//! Sizes in options and headers that exceed every machine cause an error before memory is taken, and do not end the
+//! process.
 use crate::common::*;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
 use gaussmix::io::{ColumnSelection, Table};
@@ -18,8 +18,8 @@ fn batch() -> RecordBatch {
     RecordBatch::try_from_iter([("a", column(3)), ("b", column(5)), ("c", column(7))]).unwrap()
 }
 
-/// Any length of 60 that an Arrow file or stream claims may be another one: the reader says so, and
-/// does not go through rows that are not there.
+/// Every length of 60 in an Arrow file or stream may be damaged: the reader reports it, and does not visit rows that do
+/// not exist.
 #[test]
 fn arrow_lengths_must_agree() {
     let batch = batch();
@@ -108,7 +108,6 @@ fn members_of_a_model_that_are_larger_than_it_are_not_read() {
         let said = &["m.npz: ", name, "too large beside means of shape [2, 3]"];
         refused(folder.path(), &["convert", "m.npz", "new.json"], said);
     }
-    // Texts too may be long.
     let mut archive = zip::ZipWriter::new(fs::File::create(folder.path().join("m.npz")).unwrap());
     let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
     archive.start_file("covariance_type.npy", options).unwrap();
@@ -117,7 +116,6 @@ fn members_of_a_model_that_are_larger_than_it_are_not_read() {
     refused(folder.path(), &["convert", "m.npz", "new.json"], &["covariance_type", "262144 characters"]);
 }
 
-/// Every option that decides a size.
 #[test]
 fn absurd_sizes_are_refused() {
     let folder = folder();
@@ -166,13 +164,13 @@ fn absurd_sizes_are_refused() {
     refused(&["impute", "m.json", "gaps.csv", "--draws", most, "-o", "/dev/null"], "cannot be counted");
 }
 
-/// More numbers than there is memory for come from a pipe.
+/// A pipe brings more numbers than fit into memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn standard_input_has_an_end() {
     let folder = folder();
     let fit = |args: &str| {
-        // The limit of the process is on anonymous memory.
+        // The process's limit is on anonymous memory.
         let script = format!("yes 1,2 | head -n 12000000 | (ulimit -d 100000; exec \"$0\" {args})");
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_gmm")]).current_dir(&folder).env("RAYON_NUM_THREADS", "2");
@@ -190,7 +188,7 @@ fn standard_input_has_an_end() {
     assert!(stderr.contains("standard input is empty"), "{stderr}");
 }
 
-/// A name of 5,000 characters is not repeated as a whole.
+/// A name of 5,000 characters is not repeated in full.
 #[test]
 fn long_names_are_shortened() {
     let folder = folder();

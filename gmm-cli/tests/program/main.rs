@@ -1,6 +1,6 @@
-//! Tests of the program `gmm`: each runs it as a user does, and looks at what it prints and writes.
+//! Tests of the program `gmm`: each runs it as a user does, and inspects its output and files.
 //!
-//! They are one test program, which links the library once. What needs a GPU is in `tests/cuda.rs`.
+//! They are one test program, which links the library once. Tests that need a GPU are in `tests/cuda.rs`.
 mod bad_input;
 mod between;
 mod cli;

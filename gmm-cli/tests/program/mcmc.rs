@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Arguments for iris with three components, in the order of their petal lengths.
+/// Returns arguments for iris with three components, in the order of their petal lengths.
 fn iris(more: &[&str]) -> Vec<String> {
     let data = data("iris.csv").display().to_string();
     let fixed = ["mcmc", &data, "-k", "3", "--order", "2", "--device", "cpu"];
@@ -24,12 +24,12 @@ fn iris_is_sampled() {
     }
     assert_eq!(report["sampler"], "nuts");
     assert!(report["evaluations"].as_u64().unwrap() > 1200 && report["seconds"].as_f64().unwrap() > 0.0);
-    // Chains this short agree to a few hundredths.
+    // Such short chains agree to a few hundredths.
     assert!(report["max_r_hat"].as_f64().unwrap() < 1.06, "{report}");
     let parameters = report["parameters"].as_array().unwrap();
     assert_eq!(parameters.len(), 1 + 3 + 12 + 12);
-    // The first component is the setosa flowers, which stand apart: the mean of their petal lengths
-    // is 1.462, and the posterior cannot know it better than 0.17/√50.
+    // The first component is the setosa flowers, which stand apart: the mean of their petal lengths is 1.462, and the
+    // posterior's uncertainty is at least 0.17/√50.
     let setosa = parameters.iter().find(|p| p["name"] == "means.1.3").unwrap();
     assert!((setosa["mean"].as_f64().unwrap() - 1.462).abs() < 0.01, "{setosa}");
     assert!((0.015..0.04).contains(&setosa["std"].as_f64().unwrap()), "{setosa}");
@@ -37,7 +37,6 @@ fn iris_is_sampled() {
     let svg = fs::read_to_string(folder.path().join("trace.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("lp__") && svg.contains("weights.3"));
 
-    // Existing results are not replaced without --overwrite.
     let before = fs::read(folder.path().join("post-1.csv")).unwrap();
     let short = iris(&["-o", "post", "--warmup", "30", "--draws", "10"]);
     refused(folder.path(), &short, &["post-1.csv, post-2.csv", "post.npz", "--resume", "--overwrite"]);
@@ -49,7 +48,6 @@ fn iris_is_sampled() {
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
     assert!(text.contains("4 chains of 320 draws") && text.contains("covariances.3.4"), "{text}");
 
-    // With --overwrite they are replaced.
     gmm(&folder).args(short).arg("--overwrite").assert().success();
     assert!(fs::read(folder.path().join("post-1.csv")).unwrap() != before);
 }
@@ -69,12 +67,11 @@ fn the_order_is_that_of_a_feature_by_name_or_by_number() {
     let by_name = draws("petal_length_cm", &[]);
     assert_eq!(by_name, draws("2", &[]));
     assert_ne!(by_name, draws("sepal_width_cm", &[]));
-    // The number counts the features, of which --columns may name some.
+    // The number counts the features, which --columns may have selected.
     let columns = ["--columns", "petal_length_cm,sepal_width_cm"];
     assert_eq!(draws("petal_length_cm", &columns), draws("0", &columns));
 }
 
-/// R-hat of a run with the sampler's own defaults.
 fn default_r_hat(data: &Path, order: &str, sampler: &str) -> f64 {
     let folder = folder();
     let args = ["-k", "3", "--order", order, "--sampler", sampler, "--device", "cpu", "-o", "post", "--json"];
@@ -87,7 +84,7 @@ fn default_r_hat(data: &Path, order: &str, sampler: &str) -> f64 {
 #[test]
 fn every_sampler_converges_on_iris_by_default() {
     for sampler in ["nuts", "metropolis", "ensemble"] {
-        // In trials with five seeds R-hat was at most 1.02.
+        // R-hat was at most 1.02 in trials with five seeds.
         let r_hat = default_r_hat(&data("iris.csv"), "2", sampler);
         assert!(r_hat < 1.05, "{sampler}: {r_hat}");
     }
@@ -127,14 +124,14 @@ fn a_killed_run_goes_on_from_its_last_save() {
         assert!(begin.elapsed() < Duration::from_secs(60), "nothing was saved: {:?}", names(folder.path()));
         std::thread::sleep(Duration::from_millis(50));
     }
-    // SIGKILL, a little after the first save.
+    // SIGKILL, shortly after the first save.
     std::thread::sleep(Duration::from_millis(300));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(names(folder.path()), ["run.partial.log0", "run.partial.state"]);
     refused(folder.path(), &settings("10", "run", &[]), &["run.partial.state", "--resume", "--overwrite"]);
 
-    // The error about --draws tells how many draws were saved.
+    // The error about --draws says how many draws were saved.
     let again = gmm(&folder).args(settings("1", "run", &["--resume"])).assert().code(1);
     let error = String::from_utf8(again.get_output().stderr.clone()).unwrap();
     let mut words = error.split_whitespace().skip_while(|word| *word != "least").skip(1);
@@ -149,8 +146,7 @@ fn a_sampler_that_cannot_start_says_why_and_leaves_nothing() {
     let path = folder.path();
     let rows: String = (0..12).map(|i| format!("{},{}\n", i % 3, f64::from(i * i % 7) / 2.0)).collect();
     fs::write(path.join("x.csv"), rows).unwrap();
-    // The prior is so narrow that its log density, or the gradient of it, is beyond float64 at all
-    // samples.
+    // The prior is so narrow that its log density, or its gradient, exceeds float64 at all samples.
     fs::write(path.join("prior.json"), r#"{"means": {"normal": {"location": 1e6, "scale": 1e-150}}}"#).unwrap();
     for sampler in ["nuts", "metropolis"] {
         let args = ["mcmc", "x.csv", "-k", "2", "--prior", "prior.json", "-o", "out", "--sampler", sampler];
@@ -177,16 +173,14 @@ fn ctrl_c_keeps_what_was_drawn_and_resume_goes_on() {
     assert!(note.starts_with("note: interrupted") && drawn > 0, "{note}");
     assert_eq!(names(folder.path()), ["run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
 
-    // A new run does not replace the unfinished one.
     let again = gmm(&folder).args(settings("10", "run", &[])).assert().code(1);
     assert!(String::from_utf8_lossy(&again.get_output().stderr).contains("unfinished run"));
 
     assert_goes_on(folder.path(), drawn, settings);
 }
 
-/// Resumes the run `run` of two chains, which was stopped after `drawn` draws, for a few more
-/// draws. The files must be those of a run without an interruption. `settings` gives the arguments
-/// for a number of draws, an output and more options.
+/// Resumes the run `run` of two chains, which was stopped after `drawn` draws, for a few more draws. The files must be
+/// those of an uninterrupted run. `settings` returns the arguments for a number of draws, an output and more options.
 #[cfg(unix)]
 #[track_caller]
 fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&str]) -> Vec<String>) {
@@ -200,7 +194,6 @@ fn assert_goes_on(folder: &Path, drawn: usize, settings: impl Fn(&str, &str, &[&
     assert!(!names(folder).iter().any(|name| name.contains("partial")));
 }
 
-/// The command must fail, say all of `message`, and write nothing.
 #[track_caller]
 fn refused(folder: &Path, args: &[impl AsRef<std::ffi::OsStr>], message: &[&str]) {
     let before = names(folder);

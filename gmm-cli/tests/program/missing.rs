@@ -1,4 +1,3 @@
-//! Data with missing values.
 use crate::common::*;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
@@ -6,14 +5,14 @@ use ndarray::{Array2, ArrayView2};
 use std::fs;
 use std::path::Path;
 
-/// The iris data, in which every seventh value is missing.
+/// Returns the iris data with every seventh value missing.
 fn holes() -> Array2<f64> {
     let gaussmix::io::Data::F64(mut x) = gaussmix::io::read_data(data("iris.csv")).unwrap() else { panic!() };
     x.iter_mut().enumerate().filter(|(i, _)| i % 7 == 3).for_each(|(_, v)| *v = f64::NAN);
     x
 }
 
-/// Writes the data as text, with all names of a missing value.
+/// Writes the data as text, with every notation of a missing value.
 fn write_csv(path: &Path, x: ArrayView2<'_, f64>) {
     let names = ["", "NA", "NaN", "null", "nan", " na "];
     let field = |(i, v): (usize, &f64)| if v.is_nan() { names[i % names.len()].into() } else { v.to_string() };
@@ -48,7 +47,7 @@ fn text_and_arrays_with_missing_values_are_the_same_data() {
     }
     let model = gaussmix::io::read_model(path.join("x.csv.json")).unwrap();
     assert_eq!(model, gaussmix::io::read_model(path.join("x.npy.json")).unwrap());
-    // Against the reference: some hundred roundings.
+    // The difference from the reference is some hundred roundings.
     let mut reference = ReferenceEvaluator::new(Samples::with_missing(x.view()).unwrap());
     let truth = reference.log_likelihood(&model).unwrap();
     let found = number(&reports[0], "log_likelihood");
@@ -62,8 +61,7 @@ fn text_and_arrays_with_missing_values_are_the_same_data() {
     gmm(path).args(["predict", "x.csv.json", "x.npy", "--missing", "--proba", "-o", "p.npy"]).assert().success();
     let truth = reference.predict_proba(&model).unwrap();
     assert!(read(&path.join("p.npy")).iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-10));
-    // Without the option it is an error that says where, and names the option; files stay as they
-    // are.
+    // Without the option, the error says where and names the option; files stay as they are.
     for name in ["x.csv", "x.npy"] {
         refused(path, &["fit", name, "-k", "2", "-o", "m.json"], &[name, "NaN at row 0, column 3", "--missing"]);
         refused(path, &["score", "x.csv.json", name], &[name, "NaN at row 0, column 3", "--missing"]);
@@ -85,7 +83,7 @@ fn chunks_and_standardised_units_give_the_same() {
         let all = ["x.npy", "--missing", "-k", "2", "--covariance-type", "diag", "--max-iter", "5", "--tol", "0"];
         number(&fit(path, &[&all, more].concat()), "log_likelihood")
     };
-    // The same start for both: sums in another order, for five iterations.
+    // The same start for both: sums in a different order, for five iterations.
     let (whole, chunks) = (fitted(&[]), fitted(&["--memory", "100k"]));
     assert!((whole - chunks).abs() < 1e-8 * whole.abs(), "{whole} {chunks}");
     let (whole, chunks) = (fitted(&["--standardize"]), fitted(&["--standardize", "--memory", "100k"]));
@@ -96,7 +94,7 @@ fn chunks_and_standardised_units_give_the_same() {
     let score: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     let (a, b) = (number(&report, "log_likelihood"), number(&score, "log_likelihood"));
     assert!((a - b).abs() < 1e-9 * a.abs(), "{a} {b}");
-    // Chunks of imputed data are those of the whole.
+    // Chunks of imputed data equal the data imputed at once.
     for more in [&[][..], &["--draws", "2", "--seed", "3"]] {
         let impute = |name: &str, memory: &[&str]| {
             let all = ["impute", "m.json", "x.npy", "-o", name];
@@ -180,7 +178,7 @@ fn samples_with_missing_values_are_drawn_where_they_are_expected() {
         write_npy(&path.join("x.npy"), x);
         fit(path, &[&["x.npy", "--missing", "-k", "2", "--plot", "x.svg"], more].concat());
         let svg = fs::read_to_string(path.join("x.svg")).unwrap();
-        // Those of the lower bounds have another radius.
+        // The circles of the lower bounds have another radius.
         let of =
             |fill| svg.lines().filter(|l| l.contains("<circle") && l.contains("r=\"2\"") && l.contains(fill)).count();
         let (open, all) = (of("fill=\"none\""), of(""));
@@ -232,8 +230,7 @@ fn a_posterior_of_data_with_missing_values() {
     let run = gmm(path).args(args).arg("--json").assert().success();
     let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
     assert!(report.is_object(), "{report}");
-    // The posterior mean of a mean is that of the observed values, within a few of its standard
-    // deviations (0.07).
+    // The posterior mean of a mean is that of the observed values, within a few of its standard deviations (0.07).
     let text = fs::read_to_string(path.join("post-1.csv")).unwrap();
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let column = lines.next().unwrap().split(',').position(|name| name.starts_with("means")).unwrap();

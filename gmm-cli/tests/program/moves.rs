@@ -7,7 +7,7 @@ use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, Axis};
 use std::path::Path;
 
-/// Three clouds of 20, 40 and 60 samples with two features.
+/// Writes three clouds of 20, 40 and 60 samples with two features.
 fn clouds(folder: &Path) -> Array2<f64> {
     let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
     let x = Array2::from_shape_fn((120, 2), |(i, j)| {
@@ -22,7 +22,7 @@ fn variances(mixture: &Mixture) -> &Array2<f64> {
     variances
 }
 
-/// The responsibilities (N, K) of the components of a `diag` mixture.
+/// Returns the responsibilities (N, K) of the components of a `diag` mixture.
 fn responsibilities(x: &Array2<f64>, mixture: &Mixture) -> Array2<f64> {
     let (means, variances) = (mixture.means(), variances(mixture));
     let mut shares = Array2::from_shape_fn((x.nrows(), mixture.n_components()), |(i, c)| {
@@ -38,14 +38,14 @@ fn responsibilities(x: &Array2<f64>, mixture: &Mixture) -> Array2<f64> {
     shares
 }
 
-/// Both to ten digits: sums of a hundred samples, added in another order.
+/// Compares to ten digits: sums of a hundred samples, added in a different order.
 #[track_caller]
 fn assert_close(result: impl IntoIterator<Item = f64>, expected: impl IntoIterator<Item = f64>) {
     let (result, expected): (Vec<f64>, Vec<f64>) = (result.into_iter().collect(), expected.into_iter().collect());
     approx::assert_relative_eq!(result.as_slice(), expected.as_slice(), max_relative = 1e-10);
 }
 
-/// Runs a command that must fail with this exit code, say `message` and write nothing.
+/// Requires that a command fails with this exit code, says `message` and writes nothing.
 #[track_caller]
 fn refused(folder: &Path, arguments: &str, code: i32, message: &str) {
     let run = gmm(folder).args(arguments.split(' ')).args(["-o", "new.json"]).assert().code(code).stdout("");
@@ -88,7 +88,7 @@ fn frozen_components_stay_to_the_bit() {
     let share = shares.column(2);
     assert_close(variances(&after).row(2).to_vec(), share.dot(&around) / share.sum() + 1e-6);
 
-    // The other weights share what the frozen one leaves of 1.
+    // The other weights share the remainder that the frozen weight leaves of 1.
     let after = moved("weights=1,covariances=0", "1");
     assert_eq!(after.weights()[1], start.weights()[1]);
     assert_eq!(variances(&after).row(0), variances(&start).row(0));
@@ -136,8 +136,8 @@ fn a_prior_is_the_librarys_and_keeps_components_from_collapsing() {
         let expected = params.fit(&mut evaluator as &mut dyn gaussmix::evaluator::Evaluator).unwrap();
         assert_eq!(mixture, expected.mixture, "{text}");
         assert_eq!(number(&report, "lower_bound"), expected.lower_bound());
-        // To its scatter of 0 the prior adds Ψ, the variances of the data over K^(2/D) = 4, and to its count
-        // those of the prior.
+        // To its scatter of 0 the prior adds Ψ, the variances of the data over K^(2/D) = 4, and to its count the
+        // prior's own.
         let own = own(&mixture);
         let degrees_of_freedom = prior.degrees_of_freedom.unwrap_or(4.0);
         let least = x.var_axis(Axis(0), 0.0) / 4.0 / (30.0 + degrees_of_freedom + 4.0);
@@ -163,7 +163,7 @@ fn an_adapted_model_is_that_of_reynolds() {
         let arguments = format!("adapt background.json {arguments} -o adapted.json");
         let run = gmm(&folder).args(arguments.split(' ')).assert().success();
         let (mixture, after) = read_model_with_summary(folder.path().join("adapted.json")).unwrap();
-        // Nothing of how the background model was found is said of the adapted one.
+        // The record of the background model's fit is not passed on to the adapted model.
         assert_eq!(after, FitSummary { feature_names: summary.feature_names.clone(), ..FitSummary::default() });
         (mixture, String::from_utf8(run.get_output().stdout.clone()).unwrap())
     };
@@ -195,7 +195,7 @@ fn an_adapted_model_is_that_of_reynolds() {
     let expected = mixed(&alpha, &second, &squares) - means.mapv(|v| v * v);
     assert_close(variances(&mixture).iter().copied(), expected);
 
-    // Sample weights count, and so does the relevance.
+    // Sample weights and the relevance count.
     let weights = Array1::from_shape_fn(120, |i| (i % 4) as f64);
     ndarray_npy::write_npy(folder.path().join("w.npy"), &weights).unwrap();
     let (alpha, first, ..) = moments(&weights, 3.0);
@@ -214,7 +214,7 @@ fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
         ("fit x.npy -k 3 --freeze covariances=equal", 2, "`covariances=equal`"),
         ("fit x.npy -k 3 --freeze means=0,3", 1, "means of component 3"),
         ("fit x.npy -k 3 --freeze weights=equal,weights", 1, "leave out one of them"),
-        ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "tied"),
+        ("fit x.npy -k 3 --covariance-type tied --freeze covariances=1", 1, "share a part"),
         ("fit x.npy -k 3 --variational --freeze means=1", 1, "variational"),
         ("fit x.npy -k 3 --prior strong", 2, "strong"),
         ("fit x.npy -k 3 --prior mean_precision=much", 2, "much"),

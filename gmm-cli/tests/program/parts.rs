@@ -3,7 +3,7 @@ use crate::common::*;
 use gaussmix::io::{FitSummary, ModelOutput, read_model, read_model_with_summary};
 use std::path::Path;
 
-/// The model of the irises, with names of its features.
+/// Writes the model of the irises with feature names.
 fn named(folder: &Path) -> Vec<String> {
     let names = ["sepal_length_cm", "sepal_width_cm", "petal_length_cm", "petal_width_cm"].map(String::from).to_vec();
     let summary = FitSummary { feature_names: Some(names.clone()), n_iter: Some(7), ..FitSummary::default() };
@@ -21,7 +21,7 @@ fn conditions_and_margins_are_the_librarys() {
     gmm(&folder).args(["condition", "model.json", "petal_length_cm=4.2", "-o", "c.json"]).assert().success();
     let (given, summary) = read("c.json");
     assert_eq!(given, mixture.condition(&[(2, 4.2)]).unwrap());
-    // How the fit found the model says nothing of its part.
+    // The record of the fit is not passed on to a part of the model.
     let rest = vec![names[0].clone(), names[1].clone(), names[3].clone()];
     assert_eq!(summary, FitSummary { feature_names: Some(rest), ..FitSummary::default() });
     gmm(&folder).args(["condition", "model.json", "3=-1e-1", "sepal_length_cm=5", "-o", "c.npz"]).assert().success();
@@ -44,7 +44,7 @@ fn what_does_not_name_a_feature_or_a_value_is_refused() {
         ("condition 2=wide", "`wide` is not a number"),
         ("condition 2=inf", "a given value is inf for feature 2"),
         ("condition 2=1 petal_length_cm=1", "feature 2 (counted from 0) is named twice"),
-        ("condition 0=1 1=1 2=1 3=1", "all 4 features"),
+        ("condition 0=1 1=1 2=1 3=1", "the number of given features is 4"),
         ("marginal 0,0", "feature 0 (counted from 0) is named twice"),
         ("marginal width", "no feature `width`"),
     ] {

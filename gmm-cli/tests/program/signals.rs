@@ -1,12 +1,11 @@
-//! Signals that end the program and disks that are too small: results so far are saved, and no
-//! unfinished file is left.
+//! Signals that end the program and disks that are too small: results so far are saved, and no unfinished file remains.
 #![cfg(unix)]
 use crate::common::*;
 use std::fs;
 use std::io::BufRead;
 use std::path::Path;
 
-/// The signals of Ctrl-C, of a batch system and of a terminal that is closed.
+/// The signals of Ctrl-C, of a batch system and of a closed terminal.
 const SIGNALS: [&str; 3] = ["INT", "TERM", "HUP"];
 
 fn speech() -> &'static str {
@@ -41,7 +40,7 @@ fn sigterm_keeps_a_selection_and_a_chain() {
     assert_eq!(names(folder.path()), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
 }
 
-/// A program that was started by `nohup` goes on when its terminal is closed.
+/// A program started by `nohup` continues when its terminal is closed.
 #[test]
 fn an_ignored_sighup_stays_ignored() {
     let folder = folder();
@@ -54,7 +53,7 @@ fn an_ignored_sighup_stays_ignored() {
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     assert_eq!(line, "ignored\n");
-    // From here on signals keep coming until the program ends.
+    // Signals keep coming until the program ends.
     while child.try_wait().unwrap().is_none() {
         let _ = std::process::Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).output();
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -64,7 +63,7 @@ fn an_ignored_sighup_stays_ignored() {
     assert_eq!(names(folder.path()), ["x.csv"]);
 }
 
-/// Whether a process has written a megabyte to a file in `folder`, with a name or without.
+/// Whether a process has written a megabyte to a file in `folder`, named or unnamed.
 #[cfg(target_os = "linux")]
 fn writes(id: u32, folder: &Path) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{id}/fd")) else { return false };
@@ -73,7 +72,7 @@ fn writes(id: u32, folder: &Path) -> bool {
     open.any(|link| fs::metadata(link).is_ok_and(|file| file.len() > 1 << 20))
 }
 
-/// Whether the file system can hold a file without a name. Only then SIGKILL leaves no file.
+/// Whether the file system can hold an unnamed file. Only then does SIGKILL leave no file.
 #[cfg(target_os = "linux")]
 fn has_unnamed_files(folder: &Path) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
@@ -115,11 +114,10 @@ fn a_killed_run_leaves_no_unfinished_result() {
     let iris = data("iris.csv").display().to_string();
     let args =
         ["mcmc", &iris, "-k", "2", "--sampler", "metropolis", "--warmup", "100", "--draws", "200000", "--thin", "1"];
-    // A result, not the journal, whose files have names from the beginning and are removed by the
-    // next run.
+    // A result, not the journal, whose files are named from the beginning and removed by the next run.
     let named = |name: &str| name.starts_with("run.partial");
     let results = || names(&path).into_iter().filter(|name| !named(name)).collect::<Vec<_>>();
-    // A busy machine may let a run give its results their names before it is seen to write them.
+    // On a busy machine a run may name its results before the test sees it write them.
     for _ in 0..5 {
         let child = start(&path, &[&args[..], &["--chains", "2", "--device", "cpu", "-o", "run"]].concat());
         wait_for(&child, |id| {
@@ -138,7 +136,7 @@ fn a_killed_run_leaves_no_unfinished_result() {
     panic!("no run was seen to write its results");
 }
 
-/// SIGXFSZ ends a program that does not ignore it, without a word.
+/// SIGXFSZ silently ends a program that does not ignore it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_of_the_size_of_files_is_an_error() {
@@ -159,7 +157,7 @@ fn a_limit_of_the_size_of_files_is_an_error() {
     }
 }
 
-/// What --help and --version print is a result too.
+/// The output of --help and --version is a result too.
 #[cfg(target_os = "linux")]
 #[test]
 fn help_that_cannot_be_written_is_a_failure() {
@@ -185,20 +183,20 @@ fn links_of_other_users_are_not_followed() {
     fs::write(&target, "precious").unwrap();
     let model = data("iris3.json").display().to_string();
     let sample = |out: &Path| gmm(&folder).args(["sample", &model, "-n", "3", "-o"]).arg(out).assert();
-    // A link of one's own is followed.
+    // The user's own link is followed.
     symlink(&target, open.join("own.csv")).unwrap();
     sample(&open.join("own.csv")).success();
     assert!(fs::symlink_metadata(open.join("own.csv")).unwrap().is_symlink());
     assert_ne!(fs::read_to_string(&target).unwrap(), "precious");
     fs::write(&target, "precious").unwrap();
-    // Only root can make a link of somebody else.
+    // Only root can make a link owned by another user.
     let (link, way) = (open.join("other.csv"), open.join("way"));
     symlink(&target, &link).unwrap();
     symlink(folder.path(), &way).unwrap();
     if lchown(&link, Some(12_345), None).is_err() || lchown(&way, Some(12_345), None).is_err() {
         return;
     }
-    // Also by way of one's own link, and of a folder.
+    // Also through the user's own link, and through a folder.
     symlink(&link, folder.path().join("chain.csv")).unwrap();
     for out in [link.clone(), folder.path().join("chain.csv"), way.join("precious.csv")] {
         let run = sample(&out).code(1);
@@ -212,7 +210,7 @@ fn links_of_other_users_are_not_followed() {
 fn an_output_larger_than_the_disk_is_refused_at_the_start() {
     let folder = folder();
     let model = data("iris3.json").display().to_string();
-    // The model has four features, so that the samples are 4·10¹⁵ numbers.
+    // The model has four features, so the samples are 4·10¹⁵ numbers.
     for (more, size) in [
         (&["-o", "x.npy"][..], "x.npy: it needs 28.4 PiB"),
         (&["-o", "x.npy", "--float32"], "x.npy: it needs 14.2 PiB"),

@@ -1,4 +1,4 @@
-//! `--halving` and `--grow`: which starts a fit has.
+//! `--halving` and `--grow`: the starts of a fit.
 use crate::common::*;
 use serde_json::Value;
 use std::fs;
@@ -17,7 +17,7 @@ fn halving_keeps_a_run_to_its_end() {
     };
     let all = fit(&["-o", "all.json"], "2");
     let halved = fit(&["--halving", "-o", "halved.json"], "1");
-    // It is one of the runs, whose best is that of all.
+    // It is one of the runs, whose best is the best of all.
     assert_eq!(halved["converged"], true, "{halved}");
     assert!(number(&halved, "lower_bound") <= number(&all, "lower_bound"), "{halved} {all}");
     // The same bits on any number of threads.
@@ -43,9 +43,38 @@ fn growing_finds_no_worse_models() {
     };
     let (plain, grown) = (select(&[]), select(&["--grow"]));
     assert_eq!((plain.len(), grown.len()), (6, 6));
-    // The ordinary start stays beside the one that is grown.
+    // The ordinary start is kept beside the grown one.
     for (plain, grown) in plain.iter().zip(&grown) {
         assert!(*grown <= plain + 1e-9 * plain.abs(), "{grown} {plain}");
     }
     assert!(plain.iter().zip(&grown).any(|(plain, grown)| *grown < plain - 1.0), "{plain:?} {grown:?}");
+}
+
+/// The 14 models, hierarchical starts and ICL; the best of mclust for iris is VEV with 2 components, whose numbers are
+/// mclust's but for its looser end.
+#[test]
+fn models_of_mclust_are_selected_written_and_read() {
+    let folder = folder();
+    let iris = data("iris.csv");
+    let iris = iris.to_str().unwrap();
+    let of_mclust =
+        ["--init-params", "hierarchical", "--reg-covar", "0", "--tol", "1e-7", "--max-iter", "1000", "--json"];
+    let run = |command: &[&str]| -> Value {
+        let run = gmm(&folder).args(command).args(of_mclust).assert().success();
+        serde_json::from_slice(&run.get_output().stdout).unwrap()
+    };
+    let found = run(&["select", iris, "-k", "1:3", "--covariance-type", "all", "-o", "best.json"]);
+    assert_eq!(found["candidates"].as_array().unwrap().len(), 3 * 14);
+    assert_eq!((&found["best"]["covariance_type"], &found["best"]["k"]), (&"VEV".into(), &2.into()));
+    assert!((found["best"]["value"].as_f64().unwrap() - 561.7284621).abs() < 1e-3, "{}", found["best"]);
+    assert!(fs::read_to_string(folder.path().join("best.json")).unwrap().contains("\"VEV\""));
+    let icl = run(&["select", iris, "-k", "2", "--covariance-type", "VEV", "--criterion", "icl"]);
+    assert!((icl["best"]["value"].as_f64().unwrap() - 561.72887565114).abs() < 1e-3, "{}", icl["best"]);
+    // A file keeps the model, from which a fit goes on.
+    for file in ["m.json", "m.npz"] {
+        run(&["fit", iris, "-k", "2", "--covariance-type", "VEV", "-o", file]);
+        let again = run(&["fit", iris, "--init", file, "-o", "again.json"]);
+        assert_eq!((&again["covariance_type"], &again["n_iter"]), (&"VEV".into(), &1.into()), "{again}");
+    }
+    refused(folder.path(), &["fit", iris, "-k", "2", "--covariance-type", "VVX", "-o", "m.json"], &["VVX", "VEV"]);
 }

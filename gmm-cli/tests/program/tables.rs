@@ -1,5 +1,5 @@
-//! Tables with named columns: every format gives the same samples, names travel with models, and
-//! damaged files are errors.
+//! Tables with named columns: every format gives the same samples, names travel with models, and damaged files are
+//! errors.
 use crate::common::*;
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int64Array, RecordBatch,
@@ -24,10 +24,9 @@ fn iris() -> Array2<f64> {
     }
 }
 
-/// The columns of a table: names and values.
 type Columns = Vec<(String, ArrayRef)>;
 
-/// A column of numbers, then those of iris in another order with one of texts between them.
+/// Returns a column of numbers, then those of iris in a different order with a column of texts between them.
 fn table(x: &Array2<f64>) -> Columns {
     let column = |j: usize| -> (String, ArrayRef) {
         (NAMES[j].into(), Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())))
@@ -62,7 +61,7 @@ fn write_arrow(path: &Path, columns: &Columns, compression: Option<arrow_ipc::Co
     writer.finish().unwrap();
 }
 
-/// The table as a stream of Arrow IPC, in batches of 40 rows.
+/// Returns the table as a stream of Arrow IPC, in batches of 40 rows.
 fn arrow_stream(columns: &Columns, compression: Option<arrow_ipc::CompressionType>) -> Vec<u8> {
     let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
     let batch = batch(columns);
@@ -77,7 +76,6 @@ fn arrow_stream(columns: &Columns, compression: Option<arrow_ipc::CompressionTyp
     bytes
 }
 
-/// The table as text.
 fn text(columns: &Columns, separator: &str) -> String {
     let batch = batch(columns);
     let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
@@ -103,7 +101,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Writes the table in every format. Gives the names of the files.
+/// Writes the table in every format and returns the names of the files.
 fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
     let path = |name: &str| folder.join(name);
     for (name, compression) in [
@@ -120,7 +118,7 @@ fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
     write_arrow(&path("zstd.ipc"), columns, Some(arrow_ipc::CompressionType::ZSTD), 150);
     let stream = arrow_stream(columns, None);
     fs::write(path("stream.arrow"), &stream).unwrap();
-    // Without the mark at the end, which a stream need not have.
+    // Without the optional mark at the end of a stream.
     fs::write(path("x.arrows"), &stream[..stream.len() - 8]).unwrap();
     fs::write(path("x.arrows.gz"), gzip(&stream)).unwrap();
     fs::write(path("lz4.arrows"), arrow_stream(columns, Some(arrow_ipc::CompressionType::LZ4_FRAME))).unwrap();
@@ -171,8 +169,7 @@ fn every_format_gives_the_same_model() {
         let text = fs::read_to_string(path("m.json")).unwrap();
         (report["device"].as_str().unwrap().to_string(), text)
     };
-    // 3 numbers of 8 bytes for each of 4 features are the least for a row; 960 bytes hold chunks of
-    // ten rows.
+    // A row needs at least 3 numbers of 8 bytes for each of 4 features; 960 bytes hold chunks of ten rows.
     let (whole, chunked) = (model(&["x.npy"]).1, model(&["x.npy", "--memory", "960"]));
     assert!(chunked.0.contains("in 15 chunks"), "{}", chunked.0);
     let names = format!("\"feature_names\": [\"{}\"],\n", NAMES.join("\", \""));
@@ -186,7 +183,6 @@ fn every_format_gives_the_same_model() {
     }
 }
 
-/// A model meets data whose columns have another order.
 #[test]
 fn columns_are_matched_by_name() {
     let folder = folder();
@@ -236,8 +232,7 @@ fn identifiers_stand_beside_results() {
     write_all(folder.path(), &table(&x));
     let columns = NAMES.join(",");
     gmm(&folder).args(["fit", "x.csv", "--columns", &columns, "-k", "2", "-o", "m.json"]).assert().success();
-    // To Parquet and back: numbers keep their type, texts with separators and quotes come back, and
-    // a null stays one.
+    // To Parquet and back: numbers keep their type, texts with separators and quotes survive, and a null stays a null.
     for (source, id) in [
         ("x.arrow", "id"),
         ("lz4.arrows", "species"),
@@ -294,7 +289,6 @@ fn several_files_are_one_data_set() {
     fs::create_dir(path("parts")).unwrap();
     write_parquet(&path("parts/a.parquet"), &part(0..70), Compression::SNAPPY, 30);
     write_arrow(&path("parts/b.arrow"), &part(70..71), None, 10);
-    // Another order of the columns.
     let reversed: Columns = part(71..150).into_iter().rev().collect();
     fs::write(path("parts/c.csv.gz"), gzip(text(&reversed, ";").as_bytes())).unwrap();
     fs::write(path("parts/_SUCCESS"), "").unwrap();
@@ -318,10 +312,10 @@ fn several_files_are_one_data_set() {
         fs::read_to_string(path(name)).unwrap()
     };
     assert_eq!(results("a.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
-    // A description is no part.
+    // A description is not a part.
     fs::write(path("parts/README.txt"), "one table in three parts").unwrap();
     assert_eq!(results("c.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
-    // Errors name the file, and the row there.
+    // Errors name the file and the row in it.
     let bad = text(&part(71..80), ",").replace(&format!("\n{},", 1000 + 7 * 73), "\n,");
     fs::write(path("parts/d.csv"), bad).unwrap();
     let score =
@@ -333,7 +327,7 @@ fn several_files_are_one_data_set() {
     fs::write(path("parts/e.csv"), "id,sepal_length_cm\n1,2\n").unwrap();
     score(&["parts"], &["parts/e.csv: the first file has columns that are missing here: sepal_width_cm, petal"]);
     fs::write(path("parts/e.csv"), "1,2\n").unwrap();
-    score(&["parts"], &["parts/e.csv: it has 2 columns where the first file has 4"]);
+    score(&["parts"], &["parts/e.csv: it has 2 columns, the first file has 4"]);
     fs::create_dir(path("empty")).unwrap();
     score(&["empty"], &["empty: a folder without a file whose name ends in "]);
     let inside = ["predict", "m.json", "parts", "-o", "parts/z.csv"];
@@ -358,7 +352,7 @@ fn subfolders_are_parts() {
     write_parquet(&path("set/year=2021/part-1.parquet"), &part(60..100), Compression::SNAPPY, 30);
     write_parquet(&path("set/year=2022.parquet/part-0.parquet"), &part(100..149), Compression::SNAPPY, 30);
     write_parquet(&path("set/z.parquet"), &part(149..150), Compression::SNAPPY, 30);
-    // Neither what is hidden nor a link to a folder is a part.
+    // Neither hidden files nor links to folders are parts.
     fs::write(path("set/year=2021/_old/x.csv"), "1,2\n").unwrap();
     fs::write(path("set/.git/x.csv"), "1,2\n").unwrap();
     #[cfg(unix)]
@@ -382,7 +376,6 @@ fn subfolders_are_parts() {
     refused(folder.path(), &["score", "m.json", "set"], &["set/year=2020/x.csv: it has 2 columns"]);
 }
 
-/// Text with decimal commas.
 #[test]
 fn decimals_may_have_a_comma() {
     let folder = folder();
@@ -404,7 +397,7 @@ fn decimals_may_have_a_comma() {
         model(&["points.csv", "--memory", "1500"])
     );
     assert_eq!(model(&["no_names.txt"]), wanted);
-    // Beyond the first lines, and where it is not clear.
+    // Beyond the first lines, and in unclear cases.
     fs::write(path("late.csv"), format!("{head}\n{}1;1.5;2;3;4\n", &commas)).unwrap();
     let late = |more: &[&str], message: &[&str]| {
         refused(folder.path(), &[&["fit", "late.csv", "-k", "2"], more].concat(), message);
@@ -434,7 +427,7 @@ fn standard_input() {
         let run = gmm(&folder).args(["score", "m.json", "-", "--json"]).write_stdin(input).assert().success();
         let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
         assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));
-        // Both in float64, with sums of seven terms in another order.
+        // Both are in float64, with sums of seven terms in a different order.
         approx::assert_relative_eq!(number(&report, "log_likelihood"), wanted, max_relative = 1e-12);
     }
     let failed = |args: &[&str], input: &[u8]| {
@@ -453,7 +446,7 @@ fn standard_input() {
     assert!(failed(&["-"], &cut[..cut.len() - 12]).contains("damaged or cut short"));
 }
 
-/// Every kind of number, and what is none.
+/// Every type of number, and types that are not numbers.
 #[test]
 fn types_of_columns() {
     let folder = folder();
@@ -513,7 +506,6 @@ fn damaged_tables_are_named() {
             score(name, &[&format!("{name}: ")]);
         }
     }
-    // No rows, and no row groups.
     let none: Columns = table(&x).into_iter().map(|(name, column)| (name, column.slice(0, 0))).collect();
     write_parquet(&path("none.parquet"), &none, Compression::SNAPPY, 10);
     write_arrow(&path("none.arrow"), &none, None, 10);
@@ -530,7 +522,6 @@ fn damaged_tables_are_named() {
     score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
 }
 
-/// A file that is written to between two passes.
 #[test]
 fn tables_that_change_are_named_as_the_cause() {
     use gaussmix::io::{ColumnSelection, Problem, Table};
@@ -552,8 +543,7 @@ fn tables_that_change_are_named_as_the_cause() {
     }
 }
 
-/// The numbers take 62 MB, in row groups of which none fits into the memory that the process may
-/// have.
+/// The numbers take 62 MB, in row groups that all exceed the process's memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn parquet_larger_than_memory_is_read_in_chunks() {

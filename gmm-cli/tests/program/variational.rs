@@ -6,7 +6,7 @@ use gaussmix::model::{CovarianceType, Covariances, VariationalMixture, WeightCon
 use ndarray::{Array1, Array2, array};
 use std::path::Path;
 
-/// Three clouds of 40 samples with two features.
+/// Writes three clouds of 40 samples with two features.
 fn clouds(folder: &Path) -> Array2<f64> {
     let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
     let x = Array2::from_shape_fn((120, 2), |(i, j)| noise(i, j) + [[0.0, 0.0], [6.0, 1.0], [1.0, 7.0]][i % 3][j]);
@@ -119,13 +119,11 @@ fn options_without_a_meaning_are_refused() {
     bad("--mean-prior=no.csv", &["--mean-prior", "no.csv"]);
     bad("--covariance-prior=1,2,3", &["--covariance-prior", "3 numbers are not the rows of a square matrix"]);
     bad("--covariance-prior=1,2,2,1", &["not positive definite"]);
-    // A start needs a posterior.
     std::fs::write(folder.path().join("em.json"), MODEL).unwrap();
     refused(folder.path(), &["fit", "x.npy", "--variational", "--init", "em.json"], &["em.json", "posterior"]);
 }
 
-/// What `predict`, `score`, `sample` and `convert` say of a model is what the library says of the
-/// posterior.
+/// The results of `predict`, `score`, `sample` and `convert` are those of the library for the posterior.
 #[test]
 fn commands_take_the_posterior() {
     let folder = folder();
@@ -138,7 +136,7 @@ fn commands_take_the_posterior() {
     assert_eq!(read("m.json"), read("again.json"));
     let (expected, log_likelihood) = library(&x, &BayesianGaussianMixtureParams::new(6));
     let (density, log_total) = (expected.mixture.density(), expected.mixture.log_total());
-    // The constants of the density are no logarithms of weights.
+    // The constants of the density are not logarithms of weights.
     assert!(log_total.abs() > 1e-3);
     let mut evaluator = ReferenceEvaluator::new(gaussmix::data::Samples::from_f64(x.view()).unwrap());
     for model in ["m.json", "m.npz"] {
@@ -160,7 +158,7 @@ fn commands_take_the_posterior() {
     let drawn: Array2<f64> = ndarray_npy::read_npy(folder.path().join("drawn.npy")).unwrap();
     let mixture = expected.mixture.to_mixture().unwrap();
     assert_eq!(drawn, mixture.sampler(0).unwrap().draw(5).unwrap().0);
-    // A fit that starts at the posterior has nothing left to do.
+    // A fit that starts at the posterior converges at once.
     let more = ["x.npy", "--variational", "--init", "m.npz", "--tol", "1", "--device", "reference"];
     assert_eq!(fit(folder.path(), &more)["n_iter"], 2);
 }
@@ -229,14 +227,14 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     assert_eq!(go("resumed.json", "40", "c.json"), whole);
     let other = ["m.json", "--checkpoint", "c.json", "--mean-prior", "0,0"];
     refused(folder.path(), &[&["fit"][..], &FIT, &other].concat(), &["belongs to another fit", "mean-prior"]);
-    // A fit by EM cannot go on from it, nor the other way round.
+    // A fit by EM cannot continue from it, nor the reverse.
     refused(folder.path(), &["fit", "x.npy", "-k", "6", "--checkpoint", "c.json"], &["belongs to another fit"]);
     fit(folder.path(), &["x.npy", "-k", "6", "--checkpoint", "em.json"]);
     refused(folder.path(), &[&["fit"][..], &FIT, &["m.json", "--checkpoint", "em.json"]].concat(), &["posterior"]);
 }
 
-/// In standardised units, with a prior in those of the data, the fit is the library's; and a fit
-/// from its posterior that leaves everything as it is gives it back.
+/// In standardised units, with a prior in units of the data, the fit is the library's. A fit from its posterior with
+/// everything frozen returns it.
 #[test]
 fn standardised_units_and_frozen_parts() {
     let folder = folder();

@@ -1,5 +1,4 @@
-//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger
-//! than memory.
+//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger than memory.
 use crate::common::*;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use gaussmix::model::{CovarianceType, Mixture, Predict};
@@ -59,7 +58,7 @@ fn labels_and_probabilities_are_the_references() {
         assert_eq!(matrix(&path("p.npy")), matrix(&path("p.csv")));
         let truth = samples().predict_proba(&mixture()).unwrap();
         for (&p, &truth) in matrix(&path("p.npy")).iter().zip(&truth) {
-            // Both are in float64, computed in another order.
+            // Both are in float64, computed in a different order.
             approx::assert_abs_diff_eq!(p, truth, epsilon = 1e-11);
         }
     }
@@ -115,7 +114,6 @@ fn the_best_model_is_selected() {
         assert!(svg.contains(part), "{part}");
     }
 
-    // The report in words, with another criterion and standardised columns.
     let args = ["select", iris(), "-k", "1:3", "--criterion", "aic", "--standardize"];
     let run = gmm(&folder).args(args).assert().success();
     let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
@@ -155,8 +153,7 @@ fn components_are_merged_down() {
     let best = gaussmix::io::read_model(folder.path().join("m.json")).unwrap();
     assert_eq!(report["best"]["k"], best.n_components());
     assert_eq!((best.n_components(), best.covariance_type()), (2, CovarianceType::Full));
-    // The likelihood falls, or rises a little where another start would have been better, as the
-    // components get fewer.
+    // The likelihood falls as components are removed, or rises slightly if another start would have been better.
     let value = |i: usize| rows[i]["log_likelihood"].as_f64().unwrap();
     assert!(value(4) < value(0) && value(9) < value(5));
 }
@@ -257,13 +254,13 @@ fn a_disk_that_fills() {
     }
 }
 
-/// The data is larger than the memory that the process may have.
+/// The data is larger than the process's memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
-    // The same 4000 samples again and again, 72 MB in float32.
+    // The same 4000 samples repeated, 72 MB in float32.
     let speech = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let gaussmix::io::Data::F32(x) = &speech else { panic!("float32") };
     let pattern = x.slice(ndarray::s![..4000, ..]).to_owned();
@@ -299,8 +296,7 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let labels: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
     let truth = reference.predict_proba(&model).unwrap();
-    // A label may differ from the reference's only where two components are equally probable to
-    // float32.
+    // A label may differ from the reference's only if two components are equally probable to float32.
     for (i, &label) in labels.iter().enumerate() {
         let row = truth.row(i % 4000);
         let most = row.iter().copied().fold(0.0, f64::max);

@@ -14,7 +14,7 @@ pub trait Sampling {
     }
 
     /// Makes the device `auto` choose between CPU and GPU before the first evaluation of each kind, for the many
-    /// evaluations of a Markov chain, and keep that choice, so that equal mixtures get equal bits. Otherwise `auto` may
+    /// evaluations of a Markov chain, and keep that choice, so that equal mixtures get equal bits. Otherwise, `auto` may
     /// move evaluations to a GPU after some on the CPU. Other evaluators do nothing.
     fn settle(&mut self) {}
 

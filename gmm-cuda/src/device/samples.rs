@@ -363,7 +363,7 @@ impl<T: Plain> Drop for DeviceSamples<T> {
     }
 }
 
-/// Returns the limit, or nearly all of the device's free memory.
+/// Returns the limit, or nearly all the device's free memory.
 pub fn limit_or_free(gpu: &Gpu, limit: Option<usize>) -> Result<usize> {
     limit.map_or_else(|| free_for_samples(gpu), Ok)
 }

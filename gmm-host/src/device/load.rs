@@ -35,7 +35,7 @@ pub struct LoadOptions {
     /// Whether to compute in float64 even for float32 samples, from a float64 copy. By default float32 samples are
     /// evaluated in float32, except with mixtures that need more digits ([`Evaluator::precision`]).
     pub float64: bool,
-    /// The CPU backend's number of threads. By default rayon's global ones: all of the machine, or `RAYON_NUM_THREADS`.
+    /// The CPU backend's number of threads. By default rayon's global ones: all cores of the machine, or `RAYON_NUM_THREADS`.
     pub threads: Option<usize>,
     /// The most bytes of this machine's memory for the samples in a device; by default no limit. Samples that need
     /// more, and more than GPUs have, are loaded in chunks ([`load_chunks`]) in each evaluation: a mapped file may

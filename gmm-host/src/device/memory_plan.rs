@@ -24,7 +24,7 @@ pub struct Footprint {
     pub held: u64,
     /// The number of copies of the values in a device: one, in its own layout.
     pub in_device: u64,
-    /// Whether the values are in memory already. Otherwise they are read into memory before they go to a device.
+    /// Whether the values are in memory already. Otherwise, they are read into memory before they go to a device.
     pub is_read: bool,
 }
 

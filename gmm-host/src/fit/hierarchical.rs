@@ -8,8 +8,8 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows of which each thread takes so many at once.
-const AT_ONCE: usize = 64;
+/// Multiply-adds that are worth another thread.
+const AT_ONCE: usize = 1 << 16;
 
 /// How columns are transformed before groups are merged, with mclust's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -223,7 +223,7 @@ impl Groups {
         groups.iter_mut().for_each(|group| group.term = made.term(group.size, group.trace, &group.scatter));
         made.groups = groups;
         let costs = |j: usize| (0..j).map(|i| made.cost(i, j)).collect();
-        made.costs = (0..n).into_par_iter().with_min_len(AT_ONCE / 8).map(costs).collect();
+        made.costs = (0..n).into_par_iter().with_min_len(8).map(costs).collect();
         (1..n).for_each(|j| made.best[j] = least(&made.costs[j]));
         made
     }
@@ -303,27 +303,31 @@ impl Groups {
         let of_last = self.costs.pop().unwrap_or_default();
         if j < n {
             self.costs[j].copy_from_slice(&of_last[..j]);
-            (j + 1..n).for_each(|a| self.costs[a][j] = of_last[a]);
         }
+        let work = self.d * if self.model == CovarianceModel::VVV { self.d * self.d / 6 } else { 1 };
         let new: Vec<f64> = (0..n)
             .into_par_iter()
-            .with_min_len(AT_ONCE)
+            .with_min_len(AT_ONCE / (work + 1) + 1)
             .map(|a| if a == i { 0.0 } else { self.cost(a.min(i), a.max(i)) })
             .collect();
         self.costs[i].copy_from_slice(&new[..i]);
-        (i + 1..n).for_each(|a| self.costs[a][i] = new[a]);
         for a in 1..n {
-            let (cost, at) = self.best[a];
-            if a == i || a == j || at == i || at == j {
-                self.best[a] = least(&self.costs[a]);
-                continue;
-            }
-            for changed in [i, j].into_iter().filter(|changed| *changed < a) {
-                let new = self.costs[a][changed];
-                let (cost, at) = if changed == i { (cost, at) } else { self.best[a] };
-                if new < cost || new == cost && changed > at {
-                    self.best[a] = (new, changed);
+            let (costs, best) = (&mut self.costs[a], &mut self.best[a]);
+            let stale = a == i || a == j || best.1 == i || best.1 == j;
+            let mut changed = |at: usize, cost: f64| {
+                costs[at] = cost;
+                if cost < best.0 || cost == best.0 && at > best.1 {
+                    *best = (cost, at);
                 }
+            };
+            if a > i {
+                changed(i, new[a]);
+            }
+            if a > j {
+                changed(j, of_last[a]);
+            }
+            if stale {
+                self.best[a] = least(&self.costs[a]);
             }
         }
     }
@@ -350,7 +354,7 @@ impl Groups {
                 };
                 volume * length(&whitened) + length(&means)
             };
-            let of_each = (1..n).into_par_iter().with_min_len(AT_ONCE / 8).map(|j| {
+            let of_each = (1..n).into_par_iter().with_min_len(8).map(|j| {
                 (0..j)
                     .map(|i| (cost(i, j), (i, j)))
                     .fold((f64::INFINITY, (0, j)), |best, new| if new.0 <= best.0 { new } else { best })

@@ -1,7 +1,6 @@
 //! EM matches scikit-learn 1.9.1 from the same start, after the same number of iterations.
 use super::*;
 use gmm_host::{GaussianMixtureParams, Predict};
-use ndarray::s;
 use ndarray_npy::NpzReader;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,38 +16,14 @@ fn package() -> PathBuf {
     if built.is_dir() { built } else { PathBuf::from(if Path::new("gmm-host").is_dir() { "gmm-host" } else { "." }) }
 }
 
-/// Returns the path of real data outside the repository (data/README.md describes it), in the folder `GMM_TEST_DATA` or
-/// in `shared/data` beside the repository. The error says where it was looked for.
-pub fn real(file: &str) -> Result<PathBuf, String> {
-    let folder = std::env::var_os("GMM_TEST_DATA").map_or_else(|| package().join("../../shared/data"), PathBuf::from);
-    let path = folder.join(file);
-    if path.is_file() { Ok(path) } else { Err(format!("{} is not there (GMM_TEST_DATA)", path.display())) }
-}
-
-/// Returns the file whose first rows a data set is, and their number.
-fn source(name: &str) -> Option<(&'static str, usize)> {
-    match name {
-        "digits" => Some(("digits.npy", 600)),
-        "speech" => Some(("mfcc13_small.npy", 2000)),
-        _ => None,
-    }
-}
-
-/// Returns why a data set cannot be used on this machine, if it cannot.
-pub fn missing(name: &str) -> Option<String> {
-    source(name).and_then(|(file, _)| real(file).err())
-}
-
 fn open(name: &str) -> NpzReader<File> {
     let path = package().join(format!("tests/data/{name}.npz"));
     NpzReader::new(File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap()
 }
 
-fn samples(npz: &mut NpzReader<File>, name: &str) -> Array2<f64> {
-    let Some((file, rows)) = source(name) else { return npz.by_name("x").unwrap() };
-    let path = real(file).unwrap();
-    let x: Array2<f32> = ndarray_npy::read_npy(path).unwrap();
-    x.slice(s![..rows, ..]).mapv(f64::from)
+/// The samples of a data set.
+pub fn samples(name: &str) -> Array2<f64> {
+    open(name).by_name("x").unwrap()
 }
 
 fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covariances {
@@ -71,7 +46,7 @@ pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
         assert_all_close(what, got, want, tolerance, floor * largest);
     };
     let mut npz = open(name);
-    let x = samples(&mut npz, name);
+    let x = samples(name);
     let array1 = |npz: &mut NpzReader<File>, key: &str| -> Array1<f64> { npz.by_name(&format!("{t}_{key}")).unwrap() };
     let lower_bounds = array1(&mut npz, "lower_bounds");
     let weights_init = array1(&mut npz, "weights_init");

@@ -177,7 +177,7 @@ fn portions_and_other_work_change_nothing() {
         pinned.log_likelihood(&target.mixture(&start).unwrap()).unwrap();
         assert_eq!(whole, densities(&mut pinned, 64), "N={n} pinned");
         assert_eq!(pinned.describe().kernel, kernel);
-        // A density depends on the point alone: the last proposal's is evaluated again by itself.
+        // A density depends on the point alone: the density of the last proposal is evaluated again by itself.
         let mut here = start.clone();
         let (mut at, steps) = (density, Steps::random(12, &target, n, 1500));
         let mut last = here.clone();

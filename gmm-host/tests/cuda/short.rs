@@ -157,7 +157,7 @@ fn e_steps_on_tensor_cores() {
     check("fused_mma:256x1:0", &[(600, 13, 16)], &[CovarianceType::Full]);
     let sizes = [(600, 3, 5), (20_001, 4, 40), (700, 8, 16), (515, 8, 60), (600, 13, 16), (600, 13, 40)];
     check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
-    // Warps with different products, and also with different components.
+    // Warps with different products, and with different components.
     let sizes = [(700, 16, 7), (3000, 16, 20), (300, 16, 40), (600, 28, 10)];
     check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
 }

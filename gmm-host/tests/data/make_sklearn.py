@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes the reference values that tests/real_data/agreement.rs compares with: EM as scikit-learn 1.9.1 does it.
 
-    python make_sklearn.py DIRECTORY
+    python make_sklearn.py MFCC13_SMALL.npy
 
-DIRECTORY holds mfcc13_small.npy and digits.npy (see README.md). Needs numpy and scikit-learn 1.9.1. For each data set
-one .npz with, for each covariance type, the start (`weights_init`, `means_init`, `precisions_init`), and `weights`, `means`,
+MFCC13_SMALL.npy is the file of data/make.py. Needs numpy and scikit-learn 1.9.1. For each data set one .npz with the samples, `x`, and,
+for each covariance type, the start (`weights_init`, `means_init`, `precisions_init`), and `weights`, `means`,
 `covariances`, `lower_bounds`, `score`, `bic`, `aic`, `n_parameters` after a fixed number of iterations, all in
-float64; for iris also the samples, `x`. The start is the one that scikit-learn's k-means makes, exported, so that nothing depends on its random numbers.
+float64. The start is the one that scikit-learn's k-means makes, exported, so that nothing depends on its random numbers.
 """
 
 import sys
@@ -15,31 +15,29 @@ from pathlib import Path
 
 import numpy as np
 import sklearn
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 TYPES = ["full", "tied", "diag", "spherical"]
 
 
-def data(directory):
-    """(name, whether the samples are stored, float64 samples, K, iterations)"""
-    iris = load_iris().data
-    yield "iris", True, iris, 3, 25
-    digits = np.load(directory / "digits.npy")[:600]
+def data(speech):
+    """(name, float64 samples, K, iterations)"""
+    yield "iris", load_iris().data, 3, 25
+    digits = load_digits().data[:600]
     assert all((digits[:, j] == 0).all() for j in (0, 32, 39)), "constant columns"
-    yield "digits", False, digits.astype(np.float64), 2, 8
+    yield "digits", digits, 2, 8
     # A fixed subset of the speech frames, which are shuffled already.
-    speech = np.load(directory / "mfcc13_small.npy")[:2000]
-    yield "speech", False, speech.astype(np.float64), 8, 20
+    yield "speech", np.load(speech)[:2000].astype(np.float64), 8, 20
 
 
 def main():
     assert sklearn.__version__ == "1.9.1", sklearn.__version__
     warnings.simplefilter("ignore", ConvergenceWarning)
     out = Path(__file__).parent
-    for name, stored, x, k, n_iter in data(Path(sys.argv[1])):
-        values = {"x": x} if stored else {}
+    for name, x, k, n_iter in data(sys.argv[1]):
+        values = {"x": x}
         for t in TYPES:
             start = GaussianMixture(k, covariance_type=t, max_iter=0, random_state=0).fit(x)
             init = dict(weights_init=start.weights_, means_init=start.means_, precisions_init=start.precisions_)

@@ -411,7 +411,7 @@ fn an_interrupt_ends_chunks_and_shards() {
                 data = Box::new(ShardedEvaluator::new(vec![first, data]).unwrap());
             }
             let error = interrupt.install(|| compute(data.as_mut()));
-            // Otherwise all five chunks would be evaluated.
+            // Otherwise, all five chunks would be evaluated.
             assert_eq!(number.load(Ordering::SeqCst), 2, "{sharded}, {i}: {error:?}");
             assert!(matches!(error, Some(Error::Interrupted)), "{sharded}, {i}: {error:?}");
         }

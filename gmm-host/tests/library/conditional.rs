@@ -109,7 +109,7 @@ fn unusable_features_and_values_are_refused() {
     assert!(text(m.condition(&[(5, 0.0)])).contains("0 to 2"));
     assert!(text(m.condition(&[(2, 0.0), (2, 0.0)])).contains("feature 2 (counted from 0) is named twice"));
     assert!(text(m.condition(&[(1, f64::NAN)])).contains("NaN for feature 1"));
-    assert!(text(m.condition(&[(0, 0.0), (1, 0.0), (2, 0.0)])).contains("all 3 features"));
+    assert!(text(m.condition(&[(0, 0.0), (1, 0.0), (2, 0.0)])).contains("given features is 3"));
     // Without given values nothing changes but rounding.
     let same = m.condition(&[]).unwrap();
     assert_all_close("covariances", same.covariances().iter(), m.covariances().iter(), 1e-13, 1.0);

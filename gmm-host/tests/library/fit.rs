@@ -166,7 +166,8 @@ fn the_same_seed_gives_the_same_bits_and_another_another_start() {
         };
         let (a, b, c) = (start(7), start(7), start(8));
         assert_eq!(a.mixture, b.mixture, "{init}");
-        assert_ne!(a.mixture, c.mixture, "{init}");
+        // A hierarchy of all rows has no random numbers.
+        assert_eq!(a.mixture == c.mixture, init == InitParams::Hierarchical, "{init}");
         assert_eq!((a.n_iter(), a.converged, a.lower_bound()), (0, false, f64::NEG_INFINITY));
     }
 }
@@ -992,6 +993,6 @@ fn what_cannot_be_frozen_is_refused() {
     assert!(message(2, full, "means,means=equal").contains("leave out one"));
     assert!(message(3, full, "weights,3").contains("`3`"));
     assert!(message(2, full, "weights=0,1,weights=equal").contains("leave out one"));
-    assert!(message(3, CovarianceType::Tied, "covariances=1").contains("tied"));
+    assert!(message(3, CovarianceType::Tied, "covariances=1").contains("share a part"));
     assert!(params(2, CovarianceType::Tied).freeze("covariances=0,1".parse().unwrap()).check().is_ok());
 }

@@ -52,7 +52,7 @@ fn check(m: &Mixture, regression: &Regression, samples: &Samples<'_>, x: &Array2
         let columns: Vec<usize> = (0..x.ncols()).filter(|&j| !x[[row, j]].is_nan()).collect();
         let given: Vec<usize> = columns.iter().map(|&j| GIVEN[j]).collect();
         let one = one_by_one(m, &given, x.row(row).select(Axis(0), &columns).view());
-        // Both take the same logarithms; a far row's are 10⁸, rounded to 10⁻⁸.
+        // Both take the same logarithms; those of a far row are 10⁸, rounded to 10⁻⁸.
         let scale = x.row(row).iter().filter(|v| !v.is_nan()).fold(1.0, |most: f64, v| most.max(v.abs()));
         let tolerance = 1e-13 * scale * scale;
         close("weights", weights.row(row), one.weights(), tolerance, 1.0);

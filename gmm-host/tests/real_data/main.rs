@@ -1,4 +1,4 @@
-//! Fits of real data against scikit-learn's, and float32 samples that need more digits; ignored without the data.
+//! Fits of real data against scikit-learn's, and float32 samples that need more digits.
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -1,6 +1,6 @@
 //! A thread's running sum of log₂-likelihoods, stored as a product.
 //!
-//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead the likelihoods are
+//! Adding log₂ of every sample would add the bias of the approximate logarithm N times. Instead, the likelihoods are
 //! multiplied, their exponents are added up as an integer (exact), and each warp takes one logarithm at the end.
 use super::float64;
 use crate::simt::*;

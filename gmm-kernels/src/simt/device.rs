@@ -78,7 +78,7 @@ orders! {
     not_unrolled: ".pragma \"nounroll\";";
     /// Ends a group of the thread's copies.
     copies_commit: "cp.async.commit_group;";
-    /// Waits until all of the thread's copies have arrived.
+    /// Waits until all copies of the thread have arrived.
     copies_wait: "cp.async.wait_group 0;";
     /// Waits until all but the latest group of the thread's copies have arrived.
     copies_wait_but_one: "cp.async.wait_group 1;";

@@ -4,10 +4,10 @@ use crate::samplers::{Sampler, State};
 use crate::summary::parameter_names;
 use std::io::{self, Write};
 
-/// Writes one chain in CmdStan's layout: the configuration as comments, then a row for each draw.
-/// The first index of an array varies fastest. CmdStanPy, which is stricter than other readers,
-/// needs the key `model`, CmdStan's names for NUTS, and comments at the end, where CmdStan reports
-/// its times. The content does not depend on time, nor on whether the run was interrupted.
+/// Writes one chain in CmdStan's layout: the configuration as comments, then a row for each draw. The first index of an
+/// array varies fastest. CmdStanPy, which is stricter than other readers, needs the key `model`, CmdStan's names for
+/// NUTS, and comments at the end, where CmdStan reports its times. The content depends neither on time nor on
+/// interruptions of the run.
 pub(super) fn write(run: &Chains, chain: usize, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let (settings, identity) = (&run.settings, &run.identity);
@@ -17,7 +17,7 @@ pub(super) fn write(run: &Chains, chain: usize, out: impl Write) -> io::Result<(
     writeln!(out, "# prior: {}", identity.prior)?;
     writeln!(out, "# method = sample (Default)")?;
     writeln!(out, "#   sample")?;
-    // CmdStan's number is that of iterations. One in `thin` of them is a row.
+    // CmdStan counts iterations. One in `thin` of them is a row.
     writeln!(out, "#     num_samples = {}", settings.draws as u128 * settings.thin as u128)?;
     writeln!(out, "#     num_warmup = {}", settings.warmup)?;
     writeln!(out, "#     save_warmup = false")?;
@@ -49,7 +49,7 @@ pub(super) fn write(run: &Chains, chain: usize, out: impl Write) -> io::Result<(
 
     let statistics = settings.sampler.statistics();
     let names = parameter_names(run);
-    // For each column of the CSV the position of its number in a row.
+    // The position of each CSV column's number in a row.
     let order: Vec<usize> = (0..statistics.len())
         .chain(
             column_major(&run.variables.iter().map(|v| v.shape.as_slice()).collect::<Vec<_>>())
@@ -88,16 +88,15 @@ pub(super) fn write(run: &Chains, chain: usize, out: impl Write) -> io::Result<(
     out.flush()
 }
 
-/// The positions of the numbers of arrays that are stored one after the other, each row-major, in
-/// the order in which each array is read column-major.
+/// Returns the positions of the numbers of consecutive row-major arrays, in the order that reads each array
+/// column-major.
 fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
     let mut positions = Vec::new();
     let mut start = 0;
     for shape in shapes {
         let size: usize = shape.iter().product();
         for mut i in 0..size {
-            // The first index varies fastest. Its stride in row-major order is the product of the
-            // later lengths.
+            // The first index varies fastest. Its stride in row-major order is the product of the later lengths.
             let (mut position, mut stride) = (0, size);
             for &n in *shape {
                 stride /= n;
@@ -111,7 +110,7 @@ fn column_major(shapes: &[&[usize]]) -> impl Iterator<Item = usize> {
     positions.into_iter()
 }
 
-/// The shortest decimal number that is read back as the same bits.
+/// Returns the shortest decimal number that reads back as the same bits.
 fn number(v: f64) -> String {
     if v == 0.0 || (1e-5..1e16).contains(&v.abs()) || !v.is_finite() { v.to_string() } else { format!("{v:e}") }
 }

@@ -1,11 +1,9 @@
-//! Saving a run while it goes on.
+//! Saves a run while it advances.
 //!
-//! Two files hold the run: the state of the sampler, and a log of numbers. The log has the draws so
-//! far, or the evaluations of a NUTS warm-up that is under way. The state says which of two logs
-//! belongs to it, and how much of that log. A save appends the new numbers to the log, then
-//! replaces the state in one step. If the program is killed between the two, or within either of
-//! them, the former state is still there, and the log still begins with the numbers that belong to
-//! it.
+//! Two files hold the run: the state of the sampler, and a log of numbers. The log holds the draws so far, or the
+//! evaluations of an unfinished NUTS warm-up. The state names one of two logs, and the part of the log that belongs to
+//! it. A save appends the new numbers to the log, then replaces the state in one step. If the program is killed during
+//! either step or between them, the former state is intact, and the log still begins with its numbers.
 use super::paths::{self, damaged};
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::error::{Result, io_error};
@@ -17,58 +15,55 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The format of the state. States of other formats are not read.
+/// The format of the state. States of other formats are refused.
 const FORMAT: &str = "gmm-mcmc journal 2";
 
 /// The part of a log that belongs to a state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Extent {
-    /// Which of the two logs, 0 or 1.
+    /// The log, 0 or 1.
     slot: usize,
-    /// How many numbers at the beginning of the log.
+    /// The count of numbers at the beginning of the log.
     length: u64,
-    /// Their hash.
     sha256: [u8; 32],
 }
 
-/// Saves a run again and again while it goes on. A save writes only what is new since the last one.
-/// [`Chains::save`] removes the files of a journal.
+/// Saves a run repeatedly while it advances. A save writes only what is new since the last one. [`Chains::save`]
+/// removes the files of a journal.
 #[derive(Debug)]
 pub struct Journal {
     prefix: PathBuf,
-    /// The log that belongs to the state on the disk; `None` if there is no state.
+    /// The log that belongs to the state on the disk; `None` without a state.
     slot: Option<usize>,
     log: Option<Log>,
 }
 
-/// A log to which this journal appends.
 #[derive(Debug)]
 struct Log {
     file: File,
     slot: usize,
     phase: Phase,
-    /// How many numbers it has.
     length: usize,
     hash: Sha256,
 }
 
-/// What a log has the numbers of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The evaluations of the NUTS warm-up of the next chain after so many.
-    WarmUp { warmed: usize },
-    /// The draws.
+    /// The evaluations of the NUTS warm-up of the chain after `warmed` chains.
+    WarmUp {
+        warmed: usize,
+    },
     Draws,
 }
 
 impl Journal {
-    /// A journal of the run that is saved under a prefix. Nothing is written yet.
+    /// Returns a journal of the run saved under a prefix. Writes nothing yet.
     pub fn new(prefix: &Path) -> Self {
         let slot = read_state(prefix).ok().map(|(extent, _)| extent.slot);
         Self { prefix: prefix.into(), slot, log: None }
     }
 
-    /// Removes the journal's files, for a run that cannot go on.
+    /// Removes the journal's files, for a run that cannot continue.
     pub fn remove(self) {
         remove(&self.prefix);
     }
@@ -76,8 +71,7 @@ impl Journal {
     /// Saves the run as it is now.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io). The former save is then still there, and the next one may
-    /// succeed.
+    /// [`Error::Io`](crate::Error::Io). The former save is then intact, and the next save may succeed.
     pub fn save(&mut self, run: &Chains) -> Result<()> {
         let evaluations = run.recorded();
         let (phase, chunks): (_, Vec<&[f64]>) = if evaluations.is_empty() {
@@ -99,20 +93,18 @@ impl Journal {
         let extent = Extent { slot: log.slot, length: log.length as u64, sha256: log.hash.clone().finalize().into() };
         write_state(&self.prefix, &extent, run)?;
         self.slot = Some(log.slot);
-        // The log of the former state is of no use now. It does no harm if it cannot be removed.
+        // The log of the former state is obsolete. It does no harm if it cannot be removed.
         let _ = fs::remove_file(paths::log(&self.prefix, other(log.slot)));
         Ok(())
     }
 }
 
-/// The other one of the two logs.
 fn other(slot: usize) -> usize {
     usize::from(slot == 0)
 }
 
 impl Log {
-    /// Appends the numbers of `chunks` that the log does not have yet. It has the first of them
-    /// already.
+    /// Appends those numbers of `chunks` that follow the numbers the log has.
     fn append(&mut self, chunks: &[&[f64]]) -> io::Result<()> {
         // A failed save may have left numbers beyond the log's length.
         self.file.set_len(8 * self.length as u64)?;
@@ -136,7 +128,7 @@ impl Log {
     }
 }
 
-/// Makes a file in the place of an older one. A link that somebody has put there is not followed.
+/// Creates a file in place of an older one. A link in its place is not followed.
 fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -149,8 +141,7 @@ fn write_state(prefix: &Path, extent: &Extent, run: &Chains) -> Result<()> {
     let path = paths::state(prefix);
     let write = || {
         let bytes = postcard::to_stdvec(&(FORMAT, extent, Snapshot::of(run))).map_err(io::Error::other)?;
-        // The name is always the same, so that a program that is killed here again and again leaves
-        // one file only.
+        // The name is always the same, so that a program killed here repeatedly leaves only one file.
         let new = paths::new_state(prefix);
         let mut file = create(&new)?;
         file.write_all(&bytes)?;
@@ -171,10 +162,8 @@ fn read_state(prefix: &Path) -> Result<(Extent, Snapshot)> {
     Ok((extent, snapshot))
 }
 
-/// The run as it was last saved.
-///
-/// # Errors
-/// [`Error::Io`](crate::Error::Io), [`Error::Resume`](crate::Error::Resume).
+/// Loads the run as it was last saved. Errors: [`Error::Io`](crate::Error::Io),
+/// [`Error::Resume`](crate::Error::Resume).
 pub(super) fn load(prefix: &Path) -> Result<Chains> {
     let (extent, snapshot) = read_state(prefix)?;
     let state_path = paths::state(prefix);
@@ -188,7 +177,7 @@ pub(super) fn load(prefix: &Path) -> Result<Chains> {
     let mut bytes = vec![0; size as usize];
     file.read_exact(&mut bytes).map_err(io_error(&path))?;
     if <[u8; 32]>::from(Sha256::digest(&bytes)) != extent.sha256 {
-        return Err(damaged(&path, "it is not what its state says (its SHA-256 is another); start afresh".into()));
+        return Err(damaged(&path, "it does not match its state (its SHA-256 differs); start afresh".into()));
     }
     let numbers = numbers(&bytes);
     let run = match layout {
@@ -205,8 +194,8 @@ pub(super) fn load(prefix: &Path) -> Result<Chains> {
     run.map_err(|problem| damaged(&path, problem))
 }
 
-/// Removes the files of a journal. A file that cannot be removed does no harm, except that the run
-/// can be resumed again.
+/// Removes the files of a journal. A file that cannot be removed does no harm, except that the run can be resumed
+/// again.
 pub(super) fn remove(prefix: &Path) {
     // The state is removed first: without it the logs are not read.
     for path in [paths::state(prefix), paths::new_state(prefix), paths::log(prefix, 0), paths::log(prefix, 1)] {

@@ -1,4 +1,4 @@
-//! The files of a run: results, and what is needed to go on with it.
+//! The files of a run: results, and the state for resuming it.
 mod csv;
 mod journal;
 mod npz;

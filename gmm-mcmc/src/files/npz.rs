@@ -1,10 +1,9 @@
-//! The .npz of a run: its draws as arrays for other programs, and its state, with which it can go
-//! on.
+//! The .npz of a run: its draws as arrays for other programs, and its state for resuming it.
 //!
-//! `ndarray-npy` writes it. It is read by the code here, because `ndarray-npy` believes a header:
-//! it allocates whatever size an array claims, and takes exponential time to parse nested tuples.
-//! But only one header is right for each array of a run. So the header is compared with the
-//! expected one instead of being parsed, and nothing is allocated for which the file is too short.
+//! `ndarray-npy` writes it. The code here reads it, because `ndarray-npy` trusts a header: it allocates whatever size
+//! an array claims, and takes exponential time to parse nested tuples. Each array of a run has only one right header.
+//! So the header is compared with the expected one instead of being parsed, and nothing is allocated if the file is too
+//! short for it.
 use super::snapshot::{Layout, Snapshot, decode, numbers};
 use crate::rows::Rows;
 use crate::run::Chains;
@@ -18,10 +17,10 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use zip::{CompressionMethod, ZipArchive};
 
-/// The format of the state. States of other formats are not read.
+/// The format of the state. States of other formats are refused.
 const FORMAT: &str = "gmm-mcmc state 3";
 
-/// Headers longer than this are not read. Those of a run take a few hundred bytes.
+/// Longer headers are refused. Those of a run take a few hundred bytes.
 const LONGEST_HEADER: usize = 4096;
 
 /// A description of the run for the reader of the file.
@@ -35,8 +34,8 @@ struct Header<'a> {
     finished: bool,
 }
 
-/// Writes each statistic (C, S) and each variable (C, S, …), and as bytes the `header` (JSON) and
-/// the `state`. If a NUTS warm-up was interrupted, `warmup` has its evaluations.
+/// Writes each statistic (C, S) and each variable (C, S, …), and as bytes the `header` (JSON) and the `state`. If a
+/// NUTS warm-up was interrupted, `warmup` holds its evaluations.
 pub(super) fn write(run: &Chains, out: impl Write + Seek) -> io::Result<()> {
     let header = Header {
         format: FORMAT,
@@ -62,10 +61,7 @@ pub(super) fn write(run: &Chains, out: impl Write + Seek) -> io::Result<()> {
     npz.finish().map_err(io::Error::other)?.flush()
 }
 
-/// Reads a run.
-///
-/// # Errors
-/// What is wrong with the file.
+/// Reads a run. Errors: the problem of the file.
 pub(super) fn read(file: File) -> Result<Chains, String> {
     let mut archive = Archive::new(file)?;
     let snapshot: Snapshot = decode(FORMAT, &archive.bytes("state")?)?;
@@ -87,10 +83,8 @@ pub(super) fn read(file: File) -> Result<Chains, String> {
     snapshot.with_draws(rows)
 }
 
-/// The arrays of an .npz that is being read.
 struct Archive {
     zip: ZipArchive<BufReader<File>>,
-    /// Bytes of the file.
     length: u64,
 }
 
@@ -101,24 +95,21 @@ impl Archive {
         Ok(Self { zip: ZipArchive::new(BufReader::new(file)).map_err(|e| damaged(&e))?, length })
     }
 
-    /// The bytes of a one-dimensional array of any length.
     fn bytes(&mut self, name: &str) -> Result<Vec<u8>, String> {
         self.member(name, "|u1", |size| Some((vec![size], size)))
     }
 
-    /// The numbers of a one-dimensional array of any length.
     fn vector(&mut self, name: &str) -> Result<Vec<f64>, String> {
         self.member(name, "<f8", |size| Some((vec![size / 8], size))).map(|bytes| numbers(&bytes))
     }
 
-    /// The numbers of an array of this shape.
     fn array(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>, String> {
         let size = shape.iter().try_fold(8usize, |product, &n| product.checked_mul(n));
         self.member(name, "<f8", |_| Some((shape.to_vec(), size?))).map(|bytes| numbers(&bytes))
     }
 
-    /// The content of an array of the element type `descr`. From the number of its bytes,
-    /// `expected` gives the shape that it must have, and the number of bytes that this shape takes.
+    /// Returns the content of an array of the element type `descr`. From the number of its bytes, `expected` computes
+    /// the required shape, and the number of bytes that this shape takes.
     fn member(
         &mut self,
         name: &str,
@@ -136,7 +127,7 @@ impl Archive {
         let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
         let tuple = format!("({}{})", lengths.join(","), if shape.len() == 1 { "," } else { "" });
         let right = format!("{{'descr':'{descr}','fortran_order':False,'shape':{tuple}}}");
-        // NumPy writes a comma before the brace and blanks, and may have written the file again.
+        // NumPy writes a comma before the brace and blanks, and may have rewritten the file.
         let without_blanks = header.split(|c: char| c.is_ascii_whitespace()).collect::<String>();
         if without_blanks.replace(",}", "}") != right || needed != size {
             return Err(damaged(&format_args!(
@@ -152,13 +143,13 @@ impl Archive {
     }
 }
 
-/// The text of the header of an .npy, and the number of bytes before the array.
+/// Returns the text of the header of an .npy, and the number of bytes before the array.
 fn read_header(file: &mut impl Read) -> Result<(String, usize), String> {
     let mut start = [0; 10];
     file.read_exact(&mut start).map_err(|e| e.to_string())?;
     let size = usize::from(u16::from_le_bytes([start[8], start[9]]));
     if !start.starts_with(b"\x93NUMPY\x01\x00") || size > LONGEST_HEADER {
-        return Err("it has no header as gmm writes it".into());
+        return Err("it does not have the header that gmm writes".into());
     }
     let mut text = vec![0; size];
     file.read_exact(&mut text).map_err(|e| e.to_string())?;

@@ -1,9 +1,8 @@
 //! The names of a run's files.
 //!
-//! A finished run is stored as `PREFIX-1.csv` … `PREFIX-C.csv` and `PREFIX.npz`. A run that was
-//! stopped has `PREFIX.partial` for a prefix, so that its files are not mistaken for those of a
-//! finished run. While a run goes on, its journal is stored as `PREFIX.partial.state` with
-//! `PREFIX.partial.log0` or `PREFIX.partial.log1`.
+//! A finished run is stored as `PREFIX-1.csv` … `PREFIX-C.csv` and `PREFIX.npz`. A stopped run has the prefix
+//! `PREFIX.partial`, so that its files are not mistaken for those of a finished run. The journal of a running run is
+//! stored as `PREFIX.partial.state` with `PREFIX.partial.log0` or `PREFIX.partial.log1`.
 use crate::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -21,32 +20,27 @@ pub(super) fn csv(prefix: &Path, chain: usize) -> PathBuf {
     with_suffix(prefix, &format!("-{}.csv", chain + 1))
 }
 
-/// The prefix of a run that was stopped.
 pub(super) fn partial(prefix: &Path) -> PathBuf {
     with_suffix(prefix, ".partial")
 }
 
-/// The journal's state.
 pub(super) fn state(prefix: &Path) -> PathBuf {
     with_suffix(prefix, ".partial.state")
 }
 
-/// The journal's next state until it takes the place of the state.
+/// Returns the path of the journal's next state, before it replaces the state.
 pub(super) fn new_state(prefix: &Path) -> PathBuf {
     with_suffix(prefix, ".partial.state.new")
 }
 
-/// One of the journal's two logs.
 pub(super) fn log(prefix: &Path, slot: usize) -> PathBuf {
     with_suffix(prefix, &format!(".partial.log{slot}"))
 }
 
-/// The folder of a run's files.
 pub(super) fn folder(prefix: &Path) -> &Path {
     prefix.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The error of a file that cannot be read.
 pub(super) fn damaged(path: &Path, problem: String) -> Error {
     Error::Resume { path: path.into(), problem }
 }

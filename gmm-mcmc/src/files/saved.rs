@@ -1,8 +1,7 @@
-//! Saving a run, and loading it to go on with it.
+//! Saves a run, and loads it to resume it.
 //!
-//! All files of a run are first written under temporary names and then put in place, so that a
-//! failure leaves the files that were there. The module `paths` has their names; the module
-//! `journal` saves a run while it goes on.
+//! All files of a run are first written under temporary names and then put in place, so that a failure leaves existing
+//! files intact. The module `paths` has their names; the module `journal` saves a run while it advances.
 use super::paths::{self, damaged};
 use super::temporary::Temporary;
 use super::{csv, journal, npz};
@@ -13,14 +12,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Checks, before a long run begins, that it can be saved under a prefix, with so many chains. With
-/// `overwrite` it may replace the files of an older run.
+/// Checks, before a long run begins, that a run of this many chains can be saved under a prefix. With `overwrite` it
+/// may replace the files of an older run.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder does not exist or cannot be written to. Without `overwrite`,
-/// [`Error::Unfinished`] if an unfinished run is stored there, and [`Error::Exists`] if a file of a
-/// finished run is. [`Error::Setting`] if there is an older run with more chains, whose last files
-/// would mix with the new ones.
+/// [`Error::Io`] if the folder does not exist or cannot be written. Without `overwrite`, [`Error::Unfinished`] if an
+/// unfinished run is stored there, and [`Error::Exists`] if a file of a finished run is. [`Error::Setting`] if an older
+/// run there has more chains: its last files would mix with the new ones.
 pub fn check_outputs(prefix: &Path, chains: usize, overwrite: bool) -> Result<()> {
     if !overwrite {
         let unfinished = [paths::state(prefix), paths::npz(&paths::partial(prefix))];
@@ -48,11 +46,10 @@ fn check_folder(prefix: &Path) -> Result<()> {
     temporary(prefix).map(drop)
 }
 
-/// A new file in the folder of the results, to take the place of one of them.
+/// Creates a file in the folder of the results, to replace one of them.
 fn temporary(prefix: &Path) -> Result<Temporary> {
     let folder = paths::folder(prefix);
-    // Only the kind of the error is passed on, because its text names the folder, as `Error::Io`
-    // does.
+    // Only the kind of the error is passed on: its text names the folder, and so does `Error::Io`.
     Temporary::create(folder).map_err(|e| io_error(folder)(e.kind().into()))
 }
 
@@ -64,13 +61,12 @@ pub struct Saved {
 }
 
 impl Chains {
-    /// Writes the run's files and returns their paths. A finished run is saved under `prefix`, and
-    /// the files that it left there while it was unfinished are removed. Another run is saved under
-    /// `prefix.partial`.
+    /// Writes the run's files and returns their paths. A finished run is saved under `prefix`, and the files of its
+    /// unfinished state are removed. An unfinished run is saved under `prefix.partial`.
     ///
     /// # Errors
-    /// [`Error::Io`]. The files that were there are then unchanged, unless it was a file that could
-    /// not be put in place: those before it have then been replaced.
+    /// [`Error::Io`]. Existing files are then unchanged, except those already replaced if putting a later file in place
+    /// failed.
     pub fn save(&self, prefix: &Path) -> Result<Vec<PathBuf>> {
         let finished = self.finished();
         let to = if finished { prefix.to_path_buf() } else { paths::partial(prefix) };
@@ -92,8 +88,8 @@ impl Chains {
         }
         journal::remove(prefix);
         if finished {
-            // A file of the unfinished run that cannot be removed does no harm, except that the run
-            // can be resumed again.
+            // A file of the unfinished run that cannot be removed does no harm, except that the run can be resumed
+            // again.
             let partial = paths::partial(prefix);
             let _ = std::fs::remove_file(paths::npz(&partial));
             (0..self.settings.chains).for_each(|c| drop(std::fs::remove_file(paths::csv(&partial, c))));
@@ -103,13 +99,11 @@ impl Chains {
 }
 
 impl Saved {
-    /// Reads the run that was saved under a prefix: the one that a [`Journal`](crate::Journal)
-    /// saved while it went on; if there is none, the one that was stopped; if there is none either,
-    /// the finished one, which can be made longer.
+    /// Reads the run saved under a prefix: the one that a [`Journal`](crate::Journal) saved; or else the stopped one;
+    /// or else the finished one, which can be made longer.
     ///
     /// # Errors
-    /// [`Error::Resume`] if there is no run, or a file is damaged or of another version;
-    /// [`Error::Io`].
+    /// [`Error::Resume`] if there is no run, or a file is damaged or of another version; [`Error::Io`].
     pub fn load(prefix: &Path) -> Result<Self> {
         let state = paths::state(prefix);
         if state.exists() {
@@ -132,16 +126,16 @@ impl Saved {
         Ok(Self { path, run })
     }
 
-    /// The run as it was saved. Its identity names the kernel with which it must be resumed.
+    /// Returns the run as saved. Its identity names the kernel with which it must be resumed.
     pub fn run(&self) -> &Chains {
         &self.run
     }
 
-    /// The run, to be [advanced](Chains::advance) with this target.
+    /// Returns the run, to be [advanced](Chains::advance) with this target.
     ///
     /// # Errors
-    /// [`Error::Resume`] if the target is of another model, prior or data, uses another kernel, or
-    /// does not give the same bits; the target's errors.
+    /// [`Error::Resume`] if the target has another model, prior or data, uses another kernel, or does not give the same
+    /// bits; the target's errors.
     pub fn resume(self, target: &mut dyn Target) -> Result<Chains> {
         match self.run.check_target(target)? {
             Ok(()) => Ok(self.run),

@@ -1,4 +1,4 @@
-//! Everything of a run except the numbers of its draws, as it is saved.
+//! The saved state of a run, except the numbers of its draws.
 use crate::rows::Rows;
 use crate::run::Chains;
 use crate::samplers::{Settings, State};
@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The largest magnitude of a saved number. The sum of two larger ones could be infinite.
 const LARGEST: f64 = 1e300;
 
-/// Everything of a run except the numbers of its draws and the evaluations of an interrupted
-/// warm-up.
+/// The state of a run, except the numbers of its draws and the evaluations of an interrupted warm-up.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Snapshot {
     settings: Settings,
@@ -19,21 +18,17 @@ pub(super) struct Snapshot {
     warmed: usize,
     /// Whether evaluations of an interrupted NUTS warm-up are saved instead of draws.
     interrupted_warm_up: bool,
-    /// Draws of each chain.
     drawn: usize,
     state: State,
 }
 
-/// What is saved beside a [`Snapshot`].
+/// The data saved beside a [`Snapshot`].
 pub(super) enum Layout {
     /// The evaluations of an interrupted NUTS warm-up.
     Evaluations,
-    /// Rows of draws.
     Draws {
         chains: usize,
-        /// Draws of each chain.
         drawn: usize,
-        /// Numbers of each draw.
         width: usize,
     },
 }
@@ -51,10 +46,8 @@ impl Snapshot {
         }
     }
 
-    /// Checks a snapshot that was read from a file. Says what must have been saved beside it.
-    ///
-    /// # Errors
-    /// What does not fit together.
+    /// Checks a snapshot that was read from a file, and returns the layout of the data beside it. Errors: the
+    /// contradiction.
     pub fn layout(&self) -> Result<Layout, String> {
         self.state.check(&self.settings)?;
         if self.interrupted_warm_up {
@@ -70,17 +63,14 @@ impl Snapshot {
         Ok(Layout::Draws { chains: self.settings.chains, drawn: self.drawn, width })
     }
 
-    /// Names and shapes of the numbers in a row: statistics, then variables.
+    /// Returns the names and shapes of the numbers in a row: statistics, then variables.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &[usize])> {
         let statistics = self.settings.sampler.statistics().iter().map(|name| (*name, &[][..]));
         statistics.chain(self.variables.iter().map(|v| (v.name.as_str(), v.shape.as_slice())))
     }
 
-    /// The run with these rows of draws, whose number and lengths must be those of
-    /// [`layout`](Self::layout).
-    ///
-    /// # Errors
-    /// A number that cannot have been drawn, with its place.
+    /// Returns the run with these rows of draws, whose number and lengths must be those of [`layout`](Self::layout).
+    /// Errors: a number that cannot have been drawn, with its place.
     pub fn with_draws(self, rows: Rows) -> Result<Chains, String> {
         for (i, row) in rows.iter().enumerate() {
             if let Some(number) = row.iter().position(|v| !v.is_finite() || v.abs() > LARGEST) {
@@ -91,7 +81,6 @@ impl Snapshot {
         Ok(Chains::restore(self.settings, self.identity, self.variables, self.state, self.warmed, rows))
     }
 
-    /// The message about a number of the row of a draw of a chain.
     fn impossible(&self, chain: usize, draw: usize, mut number: usize, value: f64) -> String {
         let mut name = "";
         for (column, shape) in self.columns() {
@@ -108,10 +97,8 @@ impl Snapshot {
         )
     }
 
-    /// The run with these evaluations of an interrupted NUTS warm-up.
-    ///
-    /// # Errors
-    /// Why they cannot be of this run.
+    /// Returns the run with these evaluations of an interrupted NUTS warm-up. Errors: the reason why they cannot belong
+    /// to this run.
     pub fn with_evaluations(mut self, recorded: Vec<f64>) -> Result<Chains, String> {
         let chains = self.settings.chains;
         let dim = self.state.points().0.first().map_or(0, Vec::len);
@@ -127,10 +114,8 @@ impl Snapshot {
     }
 }
 
-/// Decodes the bytes of a state file, which begin with the name of its format.
-///
-/// # Errors
-/// Another format, or bytes that cannot be decoded.
+/// Decodes the bytes of a state file, which begin with the name of its format. Errors: another format, or bytes that
+/// cannot be decoded.
 pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<T, String> {
     let (found, rest) = postcard::take_from_bytes::<&str>(bytes).unwrap_or(("", &[]));
     if found != format {
@@ -139,7 +124,6 @@ pub(super) fn decode<T: DeserializeOwned>(format: &str, bytes: &[u8]) -> Result<
     postcard::from_bytes(rest).map_err(|e| format!("its state is damaged ({e})"))
 }
 
-/// Little-endian numbers.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
 }

@@ -1,16 +1,15 @@
-//! Temporary files for results that are being written, those of a run and those of the crate
-//! `gaussmix`.
+//! Temporary files for unfinished results of runs and of the crate `gaussmix`.
 //!
-//! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the
-//! program ends. Where the system or the file system has no such files it has a name, which is
-//! recorded, so that [`remove_temporaries_and_exit`] can remove it.
+//! On Linux such a file has no name (`O_TMPFILE`), so that the system removes it however the program ends. If the
+//! system or the file system does not support this, the file has a name, which is recorded for
+//! [`remove_temporaries_and_exit`] to remove.
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::NamedTempFile;
 
-/// What the names of unfinished files begin and end with, where a file needs a name.
+/// The beginning and end of the names of unfinished files, if they need names.
 const PREFIX: &str = ".gmm-";
 const SUFFIX: &str = ".part";
 
@@ -20,25 +19,24 @@ pub fn is_temporary(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// The names of the temporary files that exist now. The lock is held while one is made, renamed or
-/// removed.
+/// The names of the existing temporary files. The lock is held while a file is created, renamed or removed.
 static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file whose content is not complete yet.
+/// A file whose content is incomplete.
 #[derive(Debug)]
 pub enum Temporary {
     /// The file has no name. The system frees it when the program ends.
     #[cfg(target_os = "linux")]
     Unnamed(File),
-    /// The file has a name that is known here.
+    /// The file has a name, which is recorded.
     Named(Named),
 }
 
 impl Temporary {
-    /// Makes a file in `folder`, with the permissions that any new file gets.
+    /// Creates a file in `folder`, with the permissions of any new file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// Errors of the system.
     pub fn create(folder: &Path) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Some(file) = unnamed(folder) {
@@ -47,7 +45,7 @@ impl Temporary {
         Named::create(folder).map(Self::Named)
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         match self {
             #[cfg(target_os = "linux")]
@@ -56,17 +54,16 @@ impl Temporary {
         }
     }
 
-    /// Gives the file the name `target`, in the same folder, when its content has reached the disk.
-    /// A file that has this name is replaced in one step, and keeps its permissions; of a link the
-    /// link is replaced.
+    /// Gives the file the name `target`, in the same folder, when its content has reached the disk. An existing file of
+    /// that name is replaced in one step, and its permissions are kept; a link is itself replaced.
     ///
     /// # Errors
-    /// What the system reports.
+    /// Errors of the system.
     pub fn persist(self, target: &Path) -> io::Result<()> {
         if let Some(existing) = std::fs::symlink_metadata(target).ok().filter(std::fs::Metadata::is_file) {
             self.file().set_permissions(existing.permissions())?;
         }
-        // A crash between the two must not leave an empty file.
+        // A crash between the two steps must not leave an empty file.
         self.file().sync_all()?;
         match self {
             #[cfg(target_os = "linux")]
@@ -76,10 +73,9 @@ impl Temporary {
     }
 }
 
-/// Removes the temporary files of all results that are being written and ends the program, in
-/// answer to a signal: no incomplete file is left.
+/// Removes the temporary files of all unfinished results and ends the program, in answer to a signal.
 pub fn remove_temporaries_and_exit(code: i32) -> ! {
-    // The lock is held until the process ends, so that no thread makes another temporary file.
+    // The lock is held until the process ends, so that threads cannot create temporary files.
     let names = names();
     remove(&names);
     std::process::exit(code)
@@ -91,7 +87,7 @@ fn remove(names: &[PathBuf]) {
 }
 
 fn names() -> MutexGuard<'static, Vec<PathBuf>> {
-    // A thread that panicked while it held the lock cannot have left a name half written.
+    // A thread that panicked while it held the lock cannot have left a partial name.
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -101,7 +97,7 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // What File::create would give (the umask applies), instead of tempfile's 0600.
+        // The mode of `File::create` (the umask applies), instead of tempfile's 0600.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder
@@ -128,7 +124,7 @@ impl Named {
         let mut names = names();
         let Some(file) = self.0.take() else { return Ok(()) };
         names.retain(|name| name != file.path());
-        // On a failure the error holds the file, and dropping that removes it.
+        // On a failure the error holds the file; dropping the error removes the file.
         file.persist(target).map(drop).map_err(|e| e.error)
     }
 }
@@ -142,8 +138,7 @@ impl Drop for Named {
     }
 }
 
-/// The error without the temporary file's name, which `tempfile` adds and which would only confuse
-/// the user.
+/// Removes the temporary file's name from an error: `tempfile` adds it, and it would only confuse the user.
 fn without_path(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path ") {
@@ -152,15 +147,15 @@ fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-/// The path by which the system knows an open file, even one without a name.
+/// Returns the path by which the system knows an open file, even an unnamed one.
 #[cfg(target_os = "linux")]
 fn path_of_open(file: &File) -> PathBuf {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Makes a file without a name. `None` where the file system has no such files, or where the file
-/// could not get a name later because /proc is missing.
+/// Creates an unnamed file. `None` if the file system does not support this, or if the file could not get a name later
+/// because /proc is missing.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path) -> Option<File> {
     use rustix::fs::OFlags;
@@ -172,7 +167,6 @@ fn unnamed(folder: &Path) -> Option<File> {
     (this.is_file() && (this.dev(), this.ino()) == (seen.dev(), seen.ino())).then_some(file)
 }
 
-/// Gives a file without a name the name `target`.
 #[cfg(target_os = "linux")]
 fn name(file: &File, target: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, linkat};
@@ -181,8 +175,7 @@ fn name(file: &File, target: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         done => return done,
     }
-    // A link cannot replace a file; a rename can. The lock keeps the removal of temporary files out
-    // until that is done.
+    // A link cannot replace a file; a rename can. The lock delays the removal of temporary files until the rename.
     let _names = names();
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let named = builder().make_in(folder, |path| link(path)).map_err(without_path)?;
@@ -211,8 +204,8 @@ mod tests {
         assert_eq!((known().len(), count(&folder)), (0, 1));
         drop(Named::create(folder.path()).unwrap());
         assert_eq!((known().len(), count(&folder)), (0, 1));
-        // As `remove_temporaries_and_exit` does it. Windows may keep the name of an open file until the
-        // file is closed, as it is when a program ends.
+        // As in `remove_temporaries_and_exit`. Windows may keep the name of an open file until it is closed, as at the
+        // end of a program.
         let (open, _) = Named::create(folder.path()).unwrap().0.take().unwrap().keep().unwrap();
         remove(&known());
         drop(open);
@@ -240,7 +233,7 @@ mod tests {
             name(&file, &target).unwrap();
             assert_eq!((std::fs::read_to_string(&target).unwrap().as_str(), count(&folder)), (content, 1));
         }
-        // A file cannot replace a folder, nor stand in one that does not exist.
+        // A file can neither replace a folder nor lie in one that does not exist.
         let file = unnamed(folder.path()).unwrap();
         std::fs::create_dir(folder.path().join("y")).unwrap();
         assert!(name(&file, &folder.path().join("y")).is_err());

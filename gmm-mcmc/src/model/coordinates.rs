@@ -1,22 +1,18 @@
-//! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture
-//! and back.
+//! The unconstrained coordinates θ in which the samplers move, and their conversion to a mixture and back.
 //!
-//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ
-//! consists of:
-//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)),
-//!   πₖ = zₖ Π_{j<k} (1 − zⱼ). Equal weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ
-//!   over all K.
+//! With K components, D features and S scales for each component (S = D, or 1 for `spherical`), θ consists of:
+//! - K − 1 numbers for the weights, by Stan's stick-breaking: zₖ = logit⁻¹(θₖ − log(K−1−k)), πₖ = zₖ Π_{j<k} (1 − zⱼ).
+//!   Equal weights have θ = 0. The Jacobian is log|∂π/∂θ| = Σₖ log πₖ over all K.
 //! - K·D means, unchanged.
-//! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or
-//!   for σ².
-//! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial
-//!   correlations, row by row below the diagonal. Stan's recursion makes from them the Cholesky
-//!   factor C of the correlation matrix; L = diag(σ) C, Σ = L Lᵀ.
+//! - K·S logarithms of the scales σ. The Jacobians belong to the priors, which are stated for σ or for σ².
+//! - K·D(D−1)/2 numbers y for the correlations of `full` covariances: z = tanh y are the partial correlations, row by
+//!   row below the diagonal. Stan's recursion turns them into the Cholesky factor C of the correlation matrix; L =
+//!   diag(σ) C, Σ = L Lᵀ.
 use gmm_host::{CovarianceType, Covariances, Mixture};
 use nalgebra::{Cholesky, DMatrix};
 use ndarray::{Array1, Array2, Array3};
 
-/// The shape of a mixture, from which follows where each of its parameters is in θ.
+/// The shape of a mixture, which determines the positions of its parameters in θ.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub k: usize,
@@ -24,7 +20,6 @@ pub(crate) struct Layout {
     pub covariance_type: CovarianceType,
 }
 
-/// The parameters of the mixture at a point θ.
 #[derive(Debug, Clone)]
 pub(crate) struct MixtureParameters {
     pub log_weights: Vec<f64>,
@@ -36,37 +31,37 @@ pub(crate) struct MixtureParameters {
 }
 
 impl Layout {
-    /// S, the number of scales of one component.
+    /// Returns S, the number of scales of one component.
     pub fn scales(&self) -> usize {
         if self.covariance_type == CovarianceType::Spherical { 1 } else { self.d }
     }
 
-    /// The number of partial correlations of one component.
+    /// Returns the number of partial correlations of one component.
     pub fn correlations(&self) -> usize {
         if self.covariance_type == CovarianceType::Full { self.d * (self.d - 1) / 2 } else { 0 }
     }
 
-    /// Index of the first mean in θ.
+    /// Returns the index of the first mean in θ.
     pub fn means_at(&self) -> usize {
         self.k - 1
     }
 
-    /// Index of the first scale in θ.
+    /// Returns the index of the first scale in θ.
     pub fn scales_at(&self) -> usize {
         self.means_at() + self.k * self.d
     }
 
-    /// Index of the first correlation in θ.
+    /// Returns the index of the first correlation in θ.
     pub fn correlations_at(&self) -> usize {
         self.scales_at() + self.k * self.scales()
     }
 
-    /// Number of coordinates.
+    /// Returns the number of coordinates.
     pub fn dim(&self) -> usize {
         self.correlations_at() + self.k * self.correlations()
     }
 
-    /// The coordinates in blocks: those of the weights (if K > 1), then those of each component.
+    /// Returns the coordinates in blocks: those of the weights (if K > 1), then those of each component.
     pub fn blocks(&self) -> Vec<Vec<usize>> {
         let mut blocks = Vec::new();
         if self.k > 1 {
@@ -82,8 +77,7 @@ impl Layout {
         blocks
     }
 
-    /// The parameters at θ. Where θ is extreme they may overflow or underflow; [`Mixture::new`]
-    /// then fails.
+    /// Returns the parameters at θ. At an extreme θ they may overflow or underflow; [`Mixture::new`] then fails.
     pub fn parameters_at(&self, theta: &[f64]) -> MixtureParameters {
         debug_assert_eq!(theta.len(), self.dim());
         let (k, d) = (self.k, self.d);
@@ -123,7 +117,7 @@ impl Layout {
         MixtureParameters { log_weights, weights, means, covariances, cholesky }
     }
 
-    /// The Cholesky factors L = diag(σ) C of all components (K, D, D).
+    /// Returns the Cholesky factors L = diag(σ) C of all components (K, D, D).
     fn cholesky(&self, theta: &[f64]) -> Array3<f64> {
         let mut y = theta[self.correlations_at()..].iter();
         let mut l = Array3::zeros((self.k, self.d, self.d));
@@ -140,10 +134,9 @@ impl Layout {
         l
     }
 
-    /// Applies the chain rule to a function f of the parameters: from ∂f/∂(log πₖ), for which the
-    /// πₖ count as independent, ∂f/∂μ and ∂f/∂L it computes ∂f/∂θ for the weights, the means and
-    /// the correlations. The part of `gradient` for the scales must hold ∂f/∂(log σ), to which the
-    /// part through L is added.
+    /// Applies the chain rule to a function f of the parameters: from ∂f/∂(log πₖ), with independent πₖ, ∂f/∂μ and
+    /// ∂f/∂L it computes ∂f/∂θ for the weights, the means and the correlations. The part of `gradient` for the scales
+    /// must hold ∂f/∂(log σ), to which the part through L is added.
     pub fn chain_rule(
         &self,
         theta: &[f64],
@@ -167,9 +160,8 @@ impl Layout {
             let mut at = self.correlations_at();
             for c in 0..k {
                 for i in 0..d {
-                    // A row of L is L_ij = r_j tanh y_j and L_ii = r_i, with r_0 = σ_i and
-                    // r_{j+1} = r_j / cosh y_j. The loop below goes through this recursion
-                    // backwards.
+                    // A row of L is L_ij = r_j tanh y_j and L_ii = r_i, with r_0 = σ_i and r_{j+1} = r_j / cosh y_j.
+                    // The loop below runs this recursion backwards.
                     let y = &theta[at..at + i];
                     let sigma = theta[self.scales_at() + c * d + i].exp();
                     let rest: Vec<f64> = std::iter::once(sigma)
@@ -191,14 +183,12 @@ impl Layout {
         }
     }
 
-    /// The point θ of a mixture.
-    ///
-    /// # Errors
-    /// Why the mixture has none, as the rest of a sentence that begins with "the initial model".
+    /// Returns the point θ of a mixture. Errors: the reason why the mixture has none, as the rest of a sentence that
+    /// begins with "the initial model".
     pub fn point_of(&self, mixture: &Mixture) -> Result<Vec<f64>, String> {
         let (k, d) = (self.k, self.d);
         if mixture.means().dim() != (k, d) {
-            return Err(format!("has means of shape {:?} where (K, D) = ({k}, {d}) is needed", mixture.means().dim()));
+            return Err(format!("has means of shape {:?}; expected (K, D) = ({k}, {d})", mixture.means().dim()));
         }
         if mixture.covariance_type() != self.covariance_type {
             return Err(format!(
@@ -213,8 +203,7 @@ impl Layout {
             ));
         }
         let mut theta = Vec::with_capacity(self.dim());
-        // The weights sum to 1 within a tolerance only. What remains for the later components is
-        // therefore their own sum.
+        // The weights sum to 1 only within a tolerance, so the rest for the later components is their own sum.
         let w = mixture.weights();
         for c in 0..k - 1 {
             let rest: f64 = w.iter().skip(c + 1).sum();
@@ -252,18 +241,17 @@ impl Layout {
     }
 }
 
-/// A matrix of row-major numbers.
 fn matrix(shape: (usize, usize), numbers: Vec<f64>) -> Array2<f64> {
     // Both callers take the K·D numbers between two offsets that are K·D apart.
     Array2::from_shape_vec(shape, numbers).expect("K·D numbers")
 }
 
-/// log(1 + eᵗ) without overflow.
+/// Returns log(1 + eᵗ) without overflow.
 pub(crate) fn softplus(t: f64) -> f64 {
     t.max(0.0) + (-t.abs()).exp().ln_1p()
 }
 
-/// log cosh y without overflow.
+/// Returns log cosh y without overflow.
 pub(crate) fn log_cosh(y: f64) -> f64 {
     y.abs() + (-2.0 * y.abs()).exp().ln_1p() - std::f64::consts::LN_2
 }

@@ -1,5 +1,4 @@
-//! The prior as a density over the coordinates θ, the gradient of the posterior, and draws from the
-//! prior.
+//! The prior as a density over the coordinates θ, the gradient of the posterior, and draws from the prior.
 use super::coordinates::{Layout, MixtureParameters, log_cosh};
 use super::resolved_prior::{ResolvedPrior, ScaleDistribution};
 use gmm_host::linalg::{sum_of, vectorised};
@@ -10,7 +9,6 @@ use rand::Rng;
 use rand_distr::{Distribution, Gamma, StandardNormal};
 use std::borrow::Cow;
 
-/// The prior of a model over its coordinates θ.
 #[derive(Debug, Clone)]
 pub(crate) struct Density {
     pub layout: Layout,
@@ -18,8 +16,8 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    /// log p(θ): the prior density of the parameters times the Jacobian of the coordinates,
-    /// normalised except for the constant of the LKJ distribution.
+    /// Returns log p(θ): the prior density of the parameters times the Jacobian of the coordinates, normalised except
+    /// for the constant of the LKJ distribution.
     pub fn log_prior(&self, theta: &[f64], parameters: &MixtureParameters) -> f64 {
         let t = &self.prior.terms;
         let log_scales = self.log_scales(theta);
@@ -54,10 +52,9 @@ impl Density {
         sum
     }
 
-    /// The gradient by θ of log prior + log-likelihood, from the sufficient statistics Nₖ, x̄ₖ and
-    /// Sₖ (scatter about x̄ₖ) of the responsibilities at θ: ∂ℓ/∂log πₖ = Nₖ, ∂ℓ/∂μₖ = Σₖ⁻¹ Nₖ (x̄ₖ
-    /// − μₖ), and, with Aₖ = Sₖ + Nₖ (x̄ₖ − μₖ)(x̄ₖ − μₖ)ᵀ, ∂ℓ/∂log σₖⱼ = Aₖⱼⱼ/σ²ₖⱼ − Nₖ (diag),
-    /// ∂ℓ/∂Lₖ = Lₖ⁻ᵀ (Lₖ⁻¹ Aₖ Lₖ⁻ᵀ − Nₖ) (full).
+    /// Returns the gradient by θ of log prior + log-likelihood, from the sufficient statistics Nₖ, x̄ₖ and Sₖ (scatter
+    /// about x̄ₖ) of the responsibilities at θ: ∂ℓ/∂log πₖ = Nₖ, ∂ℓ/∂μₖ = Σₖ⁻¹ Nₖ (x̄ₖ − μₖ), and, with Aₖ = Sₖ + Nₖ
+    /// (x̄ₖ − μₖ)(x̄ₖ − μₖ)ᵀ, ∂ℓ/∂log σₖⱼ = Aₖⱼⱼ/σ²ₖⱼ − Nₖ (diag), ∂ℓ/∂Lₖ = Lₖ⁻ᵀ (Lₖ⁻¹ Aₖ Lₖ⁻ᵀ − Nₖ) (full).
     pub fn gradient(
         &self,
         theta: &[f64],
@@ -78,7 +75,7 @@ impl Density {
         let mut by_cholesky = None;
         match &parameters.cholesky {
             None => {
-                // The scatter is that of each column (K·D), or its sum over the columns (K).
+                // The scatter of each column (K·D), or its sum over the columns (K).
                 for (s, scatter) in statistics.scatter().iter().enumerate() {
                     by_log_scale[s] = scatter / variances[s];
                 }
@@ -108,7 +105,7 @@ impl Density {
         }
     }
 
-    /// A point drawn from the prior. It may be so extreme that it is no mixture in float64.
+    /// Draws a point from the prior. It may be too extreme to be a mixture in float64.
     pub fn draw(&self, rng: &mut impl Rng) -> Vec<f64> {
         let Layout { k, d, .. } = self.layout;
         let t = &self.prior.terms;
@@ -134,8 +131,7 @@ impl Density {
         for _ in 0..if self.layout.correlations() > 0 { k } else { 0 } {
             for i in 1..d {
                 for j in 0..i {
-                    // z = 2b − 1 with b ~ Beta(α, α), so that atanh z = log(g₁ / g₂) / 2 with two
-                    // gamma variables.
+                    // z = 2b − 1 with b ~ Beta(α, α), so atanh z = log(g₁ / g₂) / 2 with two gamma variables.
                     let a = self.correlation_shape(j);
                     theta.push(0.5 * (gamma(a, rng) / gamma(a, rng)).ln());
                 }
@@ -144,8 +140,8 @@ impl Density {
         theta
     }
 
-    /// The coordinate of the mean that is the most standard deviations of its prior away from the
-    /// location of its prior.
+    /// Returns the coordinate of the mean that is farthest from the location of its prior, in standard deviations of
+    /// the prior.
     pub fn farthest_mean(&self, theta: &[f64], parameters: &MixtureParameters) -> usize {
         let variances = self.variances(theta, parameters);
         let distance = |(i, (mean, location)): (usize, (&f64, &f64))| {
@@ -156,8 +152,8 @@ impl Density {
         self.layout.means_at() + farthest.map_or(0, |(i, _)| i)
     }
 
-    /// A rough guess of the posterior's standard deviation along each coordinate, good if θ is near
-    /// the mode and the components overlap little. The samplers' step sizes begin with it.
+    /// Returns a rough guess of the posterior's standard deviation along each coordinate, good if θ is near the mode
+    /// and the components overlap little. The samplers' step sizes begin with it.
     pub fn typical_scale(&self, theta: &[f64], parameters: &MixtureParameters, total_weight: f64) -> Vec<f64> {
         let Layout { k, d, .. } = self.layout;
         let count = |c: usize| total_weight * parameters.weights[c] + 1.0;
@@ -176,18 +172,18 @@ impl Density {
         scale
     }
 
-    /// The precision of the prior of mean `i` of the K·D.
+    /// Returns the precision of the prior of mean `i` of the K·D.
     fn precision_of_mean(&self, i: usize, variances: &[f64]) -> f64 {
         self.prior.terms.precision[i] + self.prior.terms.scaled_precision[i] / variances[self.scale_of(i)]
     }
 
-    /// Under LKJ(η) a partial correlation in column j is 2·Beta(α, α) − 1 with α = η + (D − 2 −
-    /// j)/2, independently of the others (Lewandowski, Kurowicka and Joe 2009, section 2.4).
+    /// Under LKJ(η) a partial correlation in column j is 2·Beta(α, α) − 1 with α = η + (D − 2 − j)/2, independently of
+    /// the others (Lewandowski, Kurowicka and Joe 2009, section 2.4).
     fn correlation_shape(&self, column: usize) -> f64 {
         self.prior.lkj_shape + (self.layout.d - 2 - column) as f64 / 2.0
     }
 
-    /// The column of each partial correlation, in the order of θ.
+    /// Returns the column of each partial correlation, in the order of θ.
     fn correlation_columns(&self) -> impl Iterator<Item = usize> {
         let Layout { k, d, .. } = self.layout;
         (0..k).flat_map(move |_| (0..d).flat_map(|i| 0..i))
@@ -197,7 +193,7 @@ impl Density {
         &theta[self.layout.scales_at()..self.layout.correlations_at()]
     }
 
-    /// σ² of each scale.
+    /// Returns σ² of each scale.
     fn variances<'p>(&self, theta: &[f64], parameters: &'p MixtureParameters) -> Cow<'p, [f64]> {
         let known = match &parameters.covariances {
             Covariances::Diag(v) => v.as_slice(),
@@ -210,7 +206,7 @@ impl Density {
         }
     }
 
-    /// Index of the scale that belongs to mean `i` of the K·D.
+    /// Returns the index of the scale of mean `i` of the K·D.
     fn scale_of(&self, i: usize) -> usize {
         if self.layout.scales() == 1 { i / self.layout.d } else { i }
     }
@@ -225,7 +221,7 @@ fn gamma(shape: f64, rng: &mut impl Rng) -> f64 {
     Gamma::new(shape, 1.0).map_or(f64::NAN, |g| g.sample(rng))
 }
 
-/// x̄ₖ − μₖ (K, D), or 0 for a component to which no sample belongs.
+/// Returns x̄ₖ − μₖ (K, D), or 0 for a component without samples.
 fn centre_offsets(statistics: &Statistics, means: &Array2<f64>) -> Array2<f64> {
     let mut offsets = &statistics.means() - means;
     for (mut row, &n) in offsets.outer_iter_mut().zip(statistics.counts()) {
@@ -236,7 +232,7 @@ fn centre_offsets(statistics: &Statistics, means: &Array2<f64>) -> Array2<f64> {
     offsets
 }
 
-/// The lower triangles of ∂ℓ/∂L (K, D, D); writes ∂ℓ/∂μ to `by_mean` (K·D,).
+/// Returns the lower triangles of ∂ℓ/∂L (K, D, D); writes ∂ℓ/∂μ to `by_mean` (K·D,).
 fn full_likelihood_gradient(
     l: &Array3<f64>,
     statistics: &Statistics,

@@ -15,13 +15,12 @@ use gmm_host::{CovarianceType, Covariances, MetropolisTarget, Mixture, Statistic
 use rand::Rng;
 use resolved_prior::ResolvedPrior;
 
-/// A mixture of K components with a [`Prior`], for a data set of known shape and moments. It is
-/// everything of the posterior except the likelihood.
+/// A mixture of K components with a [`Prior`], for a data set of known shape and moments: the posterior except the
+/// likelihood.
 ///
-/// The samplers move in ℝ^dim: a point θ there has the logarithms of weights and scales, for
-/// example, so that it is free of constraints (`model/coordinates.rs` in the source defines the
-/// coordinates). [`PosteriorModel::mixture`] converts a point to its mixture, [`PosteriorModel::unconstrain`] a
-/// mixture to its point.
+/// The samplers move in ℝ^dim: a point θ there holds, for example, the logarithms of weights and scales, so that it is
+/// free of constraints (`model/coordinates.rs` in the source defines the coordinates). [`PosteriorModel::mixture`]
+/// converts a point to its mixture, [`PosteriorModel::unconstrain`] a mixture to its point.
 #[derive(Debug, Clone)]
 pub struct PosteriorModel {
     density: Density,
@@ -32,16 +31,15 @@ pub struct PosteriorModel {
 }
 
 impl PosteriorModel {
-    /// With an `order`, which is a column, the components of each draw are sorted by their means in
-    /// that column when the draw is recorded. This undoes label switching. The prior must then be
-    /// the same for all components. The recorded draws have the posterior distribution under the
-    /// constraint that the components are in that order (its density there is K! times as large);
-    /// the chain itself is not constrained and may pass from one order to another.
+    /// Builds a model. If `order` names a column, the components of each recorded draw are sorted by their means in
+    /// that column. This undoes label switching. The prior must then be the same for all components. The recorded draws
+    /// have the posterior distribution under the constraint that the components are in that order (its density there is
+    /// K! times as large); the chain itself is not constrained and may pass from one order to another.
     ///
     /// # Errors
-    /// [`Error::Setting`] (K = 0, no such column, tied covariances), [`Error::TooManyComponents`]
-    /// (K > N), [`Error::Prior`] (a shape that does not fit, a scale that is not positive, an order
-    /// although components have different priors).
+    /// [`Error::Setting`] (K = 0, no such column, tied covariances), [`Error::TooManyComponents`] (K > N),
+    /// [`Error::Prior`] (a wrong shape, a scale that is not positive, an order although components have different
+    /// priors).
     pub fn new(
         n_components: usize,
         covariance_type: CovarianceType,
@@ -75,49 +73,48 @@ impl PosteriorModel {
         Ok(Self { density, order, stated_prior: prior.clone(), data: data.clone() })
     }
 
-    /// K.
+    /// Returns K.
     pub fn n_components(&self) -> usize {
         self.density.layout.k
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.density.layout.d
     }
 
-    /// The data that the model is for.
+    /// Returns the summary of the model's data.
     pub fn data(&self) -> &DataSummary {
         &self.data
     }
 
-    /// The prior as it was stated by the user.
+    /// Returns the prior as stated by the user.
     pub fn prior(&self) -> &Prior {
         &self.stated_prior
     }
 
-    /// The column by whose mean the components of a recorded draw are sorted.
+    /// Returns the column by whose mean the components of a recorded draw are sorted.
     pub fn order(&self) -> Option<usize> {
         self.order
     }
 
-    /// The type of the covariances.
+    /// Returns the type of the covariances.
     pub fn covariance_type(&self) -> CovarianceType {
         self.density.layout.covariance_type
     }
 
-    /// Number of unconstrained coordinates.
+    /// Returns the number of unconstrained coordinates.
     pub fn dim(&self) -> usize {
         self.density.layout.dim()
     }
 
-    /// The coordinates in blocks that component-wise sampling updates together: the weights (if
-    /// K > 1), then the mean and the covariance of each component.
+    /// Returns the blocks of coordinates that component-wise sampling updates together: the weights (if K > 1), then
+    /// the mean and the covariance of each component.
     pub fn blocks(&self) -> Vec<Vec<usize>> {
         self.density.layout.blocks()
     }
 
-    /// The meaning of unconstrained coordinate `i`, in words, with components and columns counted
-    /// from 0.
+    /// Describes unconstrained coordinate `i` in words, with components and columns counted from 0.
     pub(crate) fn coordinate(&self, i: usize) -> String {
         let layout = &self.density.layout;
         let (d, scales) = (layout.d, layout.scales());
@@ -135,8 +132,7 @@ impl PosteriorModel {
         }
     }
 
-    /// The parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their
-    /// type's shape.
+    /// Returns the parameters' names and shapes: `weights` (K), `means` (K, D), `covariances` in their type's shape.
     pub fn variables(&self) -> Vec<Variable> {
         let Layout { k, d, covariance_type, .. } = self.density.layout;
         vec![
@@ -146,11 +142,11 @@ impl PosteriorModel {
         ]
     }
 
-    /// The numbers of [`variables`](Self::variables) at a point, row-major, one variable after the
-    /// other. The components are sorted if the model has an order.
+    /// Returns the numbers of [`variables`](Self::variables) at a point, row-major, variable by variable. The
+    /// components are sorted if the model has an order.
     ///
     /// # Panics
-    /// If `theta` has not `dim` coordinates.
+    /// If `theta` does not have `dim` coordinates.
     pub fn parameters(&self, theta: &[f64]) -> Vec<f64> {
         assert_eq!(theta.len(), self.dim(), "coordinates of the point");
         let p = self.mixture_parameters(theta);
@@ -172,33 +168,30 @@ impl PosteriorModel {
         numbers
     }
 
-    /// The parameters at a point.
     pub(crate) fn mixture_parameters(&self, theta: &[f64]) -> MixtureParameters {
         self.density.layout.parameters_at(theta)
     }
 
-    /// The mixture at a point; `None` where θ is so extreme that its parameters are no mixture in
-    /// float64.
+    /// Returns the mixture at a point; `None` if θ is so extreme that its parameters are not a mixture in float64.
     ///
     /// # Panics
-    /// If `theta` has not `dim` coordinates.
+    /// If `theta` does not have `dim` coordinates.
     pub fn mixture(&self, theta: &[f64]) -> Option<Mixture> {
         assert_eq!(theta.len(), self.dim(), "coordinates of the point");
         let p = self.mixture_parameters(theta);
         Mixture::new(p.weights, p.means, p.covariances).ok()
     }
 
-    /// The point of a mixture.
+    /// Returns the point of a mixture.
     ///
     /// # Errors
-    /// [`Error::Start`] if its shape or covariance type is not the model's, or a component has no
-    /// weight.
+    /// [`Error::Start`] if its shape or covariance type is not the model's, or a component has no weight.
     pub fn unconstrain(&self, mixture: &Mixture) -> Result<Vec<f64>> {
         self.density.layout.point_of(mixture).map_err(Error::Start)
     }
 
-    /// The posterior density in the form that evaluators take which make Metropolis steps
-    /// themselves; `None` for `full` covariances, which that form does not have.
+    /// Returns the posterior density for evaluators that make Metropolis steps themselves; `None` for `full`
+    /// covariances, which these do not support.
     pub fn metropolis_target(&self) -> Option<MetropolisTarget> {
         let spherical = match self.density.layout.covariance_type {
             CovarianceType::Diag => false,
@@ -209,10 +202,10 @@ impl PosteriorModel {
         Some(MetropolisTarget { n_components, n_features, spherical, prior: self.density.prior.terms.clone() })
     }
 
-    /// The point of a mixture drawn from the prior.
+    /// Draws a mixture from the prior and returns its point.
     ///
     /// # Errors
-    /// [`Error::Start`] if the prior is so wide that no draw of a thousand is a mixture in float64.
+    /// [`Error::Start`] if the prior is so wide that none of a thousand draws is a mixture in float64.
     pub fn sample_prior(&self, rng: &mut impl Rng) -> Result<Vec<f64>> {
         const TRIES: usize = 1000;
         let mut draws = (0..TRIES).map(|_| self.density.draw(rng));
@@ -221,12 +214,11 @@ impl PosteriorModel {
         })
     }
 
-    /// The log density of the prior at a point with these parameters.
     pub(crate) fn log_prior(&self, theta: &[f64], parameters: &MixtureParameters) -> f64 {
         self.density.log_prior(theta, parameters)
     }
 
-    /// The gradient of the log posterior, from the statistics of an E-step at the point.
+    /// Returns the gradient of the log posterior, from the statistics of an E-step at the point.
     pub(crate) fn gradient(
         &self,
         theta: &[f64],
@@ -237,12 +229,12 @@ impl PosteriorModel {
         self.density.gradient(theta, parameters, statistics, gradient);
     }
 
-    /// The coordinate of the mean that is the farthest from the location of its prior.
+    /// Returns the coordinate of the mean that is farthest from the location of its prior.
     pub(crate) fn farthest_mean(&self, theta: &[f64]) -> usize {
         self.density.farthest_mean(theta, &self.mixture_parameters(theta))
     }
 
-    /// A rough guess of the posterior's standard deviation along each coordinate.
+    /// Returns a rough guess of the posterior's standard deviation along each coordinate.
     pub(crate) fn typical_scale(&self, theta: &[f64]) -> Vec<f64> {
         self.density.typical_scale(theta, &self.mixture_parameters(theta), self.data.total_weight)
     }

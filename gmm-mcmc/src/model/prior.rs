@@ -2,8 +2,7 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// A parameter of a prior: one number for all, one for each column (or component), or one for each
-/// component and column.
+/// A parameter of a prior: one number, one for each column (or component), or one for each component and column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -22,7 +21,7 @@ impl From<f64> for Values {
     }
 }
 
-/// Prior of the weights.
+/// The prior of the weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -34,7 +33,7 @@ pub enum WeightsPrior {
     },
 }
 
-/// Prior of the means. The default location is the mean of the data's column.
+/// The prior of the means. The default location is the mean of the data's column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -44,13 +43,12 @@ pub enum MeansPrior {
         /// A number, (D,) or (K, D).
         #[serde(default)]
         location: Option<Values>,
-        /// Standard deviation > 0: a number, (D,) or (K, D). The default is the standard deviation
-        /// of the data's column.
+        /// Standard deviation > 0: a number, (D,) or (K, D). Default: the standard deviation of the data's column.
         #[serde(default)]
         scale: Option<Values>,
     },
-    /// μₖⱼ | σ²ₖⱼ ~ N(location, σ²ₖⱼ / precision), which with inverse-gamma scales is the conjugate
-    /// prior. It is not available for `full` covariances.
+    /// μₖⱼ | σ²ₖⱼ ~ N(location, σ²ₖⱼ / precision), which with inverse-gamma scales is the conjugate prior. Not
+    /// available for `full` covariances.
     ScaledNormal {
         /// A number, (D,) or (K, D).
         #[serde(default)]
@@ -60,47 +58,42 @@ pub enum MeansPrior {
     },
 }
 
-/// Prior of the scales: the standard deviations σ of `diag`, of `spherical`, and of the marginals
-/// of `full`.
+/// The prior of the scales: the standard deviations σ of `diag`, of `spherical`, and of the marginals of `full`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ScalesPrior {
     /// σ ~ |N(0, scale²)|.
     HalfNormal {
-        /// Scale > 0: a number, (D,) or (K, D); for `spherical` a number or (K,). The default is
-        /// the standard deviation of the data's column (for `spherical` its root mean square over
-        /// the columns).
+        /// Scale > 0: a number, (D,) or (K, D); for `spherical` a number or (K,). Default: the standard deviation of
+        /// the data's column (for `spherical` its root mean square over the columns).
         #[serde(default)]
         scale: Option<Values>,
     },
     /// The variance σ² ~ InverseGamma(shape, scale), with density ∝ (σ²)^(−shape−1) exp(−scale/σ²).
     InverseGamma {
-        /// Shape > 0: as many numbers as for the half-normal.
+        /// Shape > 0, with as many numbers as for the half-normal.
         shape: Values,
-        /// Scale > 0: as many numbers as for the half-normal.
+        /// Scale > 0, with as many numbers as for the half-normal.
         scale: Values,
     },
 }
 
-/// Prior of the correlations of `full` covariances. The other covariance types have no
-/// correlations.
+/// The prior of the correlations of `full` covariances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum CorrelationsPrior {
-    /// Correlation matrix ~ LKJ(shape) (Lewandowski, Kurowicka and Joe 2009): density ∝
-    /// det^(shape−1).
+    /// Correlation matrix ~ LKJ(shape) (Lewandowski, Kurowicka and Joe 2009): density ∝ det^(shape−1).
     Lkj {
-        /// Shape > 0; 1 gives the uniform distribution over correlation matrices.
+        /// Shape > 0; 1 is the uniform distribution over correlation matrices.
         shape: f64,
     },
 }
 
-/// The prior of a mixture. The default is Dirichlet(1) for the weights, normal with the mean and
-/// the standard deviation of the data's columns for the means, half-normal with that standard
-/// deviation for the scales, and LKJ(1) for the correlations. It is weakly informative: a cluster
-/// lies within the data and is not much wider than they are.
+/// The prior of a mixture. The default is Dirichlet(1) for the weights, normal with the mean and the standard deviation
+/// of the data's columns for the means, half-normal with that standard deviation for the scales, and LKJ(1) for the
+/// correlations. It is weakly informative: clusters lie within the data and are not much wider than them.
 ///
 /// ```
 /// let prior = gmm_mcmc::Prior::from_json(
@@ -123,13 +116,13 @@ pub enum CorrelationsPrior {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Prior {
-    /// Prior of the weights.
+    /// The prior of the weights.
     pub weights: WeightsPrior,
-    /// Prior of the means.
+    /// The prior of the means.
     pub means: MeansPrior,
-    /// Prior of the standard deviations.
+    /// The prior of the standard deviations.
     pub scales: ScalesPrior,
-    /// Prior of the correlations, used for `full` covariances only.
+    /// The prior of the correlations, for `full` covariances only.
     pub correlations: CorrelationsPrior,
 }
 
@@ -145,28 +138,28 @@ impl Default for Prior {
 }
 
 impl Prior {
-    /// The prior with another prior of the weights.
+    /// Replaces the prior of the weights.
     pub fn weights(self, weights: WeightsPrior) -> Self {
         Self { weights, ..self }
     }
 
-    /// The prior with another prior of the means.
+    /// Replaces the prior of the means.
     pub fn means(self, means: MeansPrior) -> Self {
         Self { means, ..self }
     }
 
-    /// The prior with another prior of the scales.
+    /// Replaces the prior of the scales.
     pub fn scales(self, scales: ScalesPrior) -> Self {
         Self { scales, ..self }
     }
 
-    /// The prior with another prior of the correlations.
+    /// Replaces the prior of the correlations.
     pub fn correlations(self, correlations: CorrelationsPrior) -> Self {
         Self { correlations, ..self }
     }
 
-    /// Reads a prior from JSON. Parts that are not given are those of the default. Values are
-    /// checked when a [`PosteriorModel`](crate::PosteriorModel) is made, because their shapes depend on the model.
+    /// Reads a prior from JSON. Missing parts have their defaults. Values are checked by
+    /// [`PosteriorModel`](crate::PosteriorModel), because their shapes depend on the model.
     ///
     /// # Errors
     /// [`Error::PriorSyntax`], with line and column.

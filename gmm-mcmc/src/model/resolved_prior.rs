@@ -1,5 +1,5 @@
-//! The prior of a given model over a given data set: every parameter that the user left out or
-//! stated once has its values.
+//! The prior of a given model over a given data set, with a value for every parameter, including omitted and shared
+//! ones.
 use super::prior::{CorrelationsPrior, MeansPrior, Prior, ScalesPrior, Values, WeightsPrior};
 use crate::data::DataSummary;
 use crate::error::{Error, Result};
@@ -9,9 +9,7 @@ use libm::lgamma;
 /// The distribution of the K·S scales (S = D, or 1 for `spherical`).
 #[derive(Debug, Clone)]
 pub(crate) enum ScaleDistribution {
-    /// The scale of each half-normal.
     HalfNormal(Vec<f64>),
-    /// The shape and the scale of each inverse gamma.
     InverseGamma(Vec<f64>, Vec<f64>),
 }
 
@@ -20,20 +18,16 @@ pub(crate) enum ScaleDistribution {
 pub(crate) struct ResolvedPrior {
     /// The terms of the log density over the coordinates θ, except those of the correlations.
     pub terms: MetropolisPrior,
-    /// The distribution of the scales, to draw from.
+    /// The distribution of the scales, for draws.
     pub scales: ScaleDistribution,
-    /// The shape of the LKJ distribution of the correlations.
     pub lkj_shape: f64,
 }
 
-/// log 2π.
 const LN_TAU: f64 = 1.837_877_066_409_345_5;
 
 impl ResolvedPrior {
-    /// The prior of K components of this covariance type over this data.
-    ///
-    /// # Errors
-    /// [`Error::Prior`]: a shape that does not fit, or a value that is out of range.
+    /// Resolves the prior of K components of this covariance type over this data. Errors: [`Error::Prior`]: a wrong
+    /// shape, or a value out of range.
     pub fn new(prior: &Prior, k: usize, covariance_type: CovarianceType, data: &DataSummary) -> Result<Self> {
         let d = data.n_features;
         let spherical = covariance_type == CovarianceType::Spherical;
@@ -106,7 +100,7 @@ impl ResolvedPrior {
             }
             // Terms of (σ²)^(−a−1) exp(−b/σ²) times the Jacobian of σ² = e^(2u).
             ScaleDistribution::InverseGamma(a, b) => {
-                // Each has the factor b^a / Γ(a), and 2 from d(σ²)/d(log σ) = 2σ².
+                // Each density has the factor b^a / Γ(a), and 2 from d(σ²)/d(log σ) = 2σ².
                 let each = a.iter().zip(b).map(|(a, b)| a * b.ln() - lgamma(*a) + std::f64::consts::LN_2);
                 log_norm += each.sum::<f64>();
                 (a.iter().map(|a| -2.0 * a).collect(), vec![0.0; a.len()], b.clone())
@@ -132,8 +126,7 @@ impl ResolvedPrior {
         Ok(Self { terms, scales, lkj_shape })
     }
 
-    /// Whether all components have the same prior, so that exchanging their labels does not change
-    /// the density.
+    /// Whether all components have the same prior, so that exchanging their labels does not change the density.
     pub fn exchangeable(&self, k: usize) -> bool {
         let same = |v: &Vec<f64>| v.chunks(v.len() / k).all(|c| c == &v[..v.len() / k]);
         let t = &self.terms;
@@ -142,7 +135,7 @@ impl ResolvedPrior {
     }
 }
 
-/// `len` numbers from one number or a list of so many; `symbol` names `len` in the error.
+/// Returns `len` numbers from one number or a list of `len`; `symbol` names `len` in the error.
 fn fill_list(v: &Values, len: usize, symbol: &str, what: &str) -> Result<Vec<f64>> {
     match v {
         Values::One(x) => Ok(vec![*x; len]),
@@ -154,7 +147,7 @@ fn fill_list(v: &Values, len: usize, symbol: &str, what: &str) -> Result<Vec<f64
     }
 }
 
-/// K·D numbers from one number, a list of D, or a table of K rows of D numbers.
+/// Returns K·D numbers from one number, a list of D, or a table of K rows of D numbers.
 fn fill_table(v: &Values, k: usize, d: usize, what: &str) -> Result<Vec<f64>> {
     match v {
         Values::One(x) => Ok(vec![*x; k * d]),
@@ -176,13 +169,13 @@ fn fill_table(v: &Values, k: usize, d: usize, what: &str) -> Result<Vec<f64>> {
     }
 }
 
-/// The error of a parameter `what` of which `got` was given where `needed` is needed.
+/// Returns the error of a parameter `what` that is `got` instead of `needed`.
 fn wrong_shape<T>(what: &str, got: String, needed: String) -> Result<T> {
-    Err(Error::Prior { what: what.into(), problem: format!("{got} given where {needed} is needed") })
+    Err(Error::Prior { what: what.into(), problem: format!("expected {needed}, got {got}") })
 }
 
-/// Checks that all numbers are good, and names component and column of the first that is not. Each
-/// component has `columns` of the numbers; the column is not named if that is one.
+/// Checks that all numbers are good, and names component and column of the first bad one. Each component has `columns`
+/// of the numbers; a single column is not named.
 fn check(v: Vec<f64>, columns: usize, what: &str, good: fn(f64) -> bool, need: &str) -> Result<Vec<f64>> {
     match v.iter().position(|&x| !good(x)) {
         None => Ok(v),
@@ -211,8 +204,8 @@ fn positive(v: Vec<f64>, columns: usize, what: &str) -> Result<Vec<f64>> {
     )
 }
 
-/// Checks default scales, which are standard deviations of the data's columns. That of a constant
-/// column is 0 and cannot be used.
+/// Checks default scales, which are standard deviations of the data's columns. That of a constant column is 0 and
+/// unusable.
 fn default_from_data(v: Vec<f64>, columns: usize, what: &str) -> Result<Vec<f64>> {
     positive(
         v,

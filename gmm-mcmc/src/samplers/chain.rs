@@ -1,4 +1,4 @@
-//! Where chains begin, and what they give.
+//! The starts of chains, and their draws.
 use super::settings::{Sampler, Settings};
 use crate::error::{Error, Result};
 use crate::model::PosteriorModel;
@@ -23,18 +23,17 @@ pub struct PosteriorDraw {
 }
 
 impl PosteriorDraw {
-    /// A draw of chain number `chain`, which is at this point of the target.
     pub(super) fn new(chain: usize, point: Vec<f64>, statistics: Vec<f64>, target: &dyn Target) -> Self {
         Self { chain, parameters: target.parameters(&point), point, statistics }
     }
 
-    /// No draw yet; memory for [`fill`](Self::fill).
+    /// Returns empty memory for [`fill`](Self::fill).
     pub(super) fn empty() -> Self {
         Self { chain: 0, point: Vec::new(), statistics: Vec::new(), parameters: Vec::new() }
     }
 
-    /// As [`new`](Self::new), in the memory of the draw that it was: that of many draws takes
-    /// longer to get than to fill.
+    /// Like [`new`](Self::new), in the memory of the previous draw: allocating memory for many draws takes longer than
+    /// filling it.
     pub(super) fn fill(&mut self, chain: usize, point: &[f64], statistics: &[f64], target: &dyn Target) {
         self.chain = chain;
         self.parameters = target.parameters(point);
@@ -45,35 +44,33 @@ impl PosteriorDraw {
     }
 }
 
-/// Where the chains of a run begin.
+/// The start of a run's chains.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Start {
     /// One point for each chain.
     pub points: Vec<Vec<f64>>,
-    /// A rough guess of the posterior's standard deviations (dim,), with which the samplers begin
-    /// to adapt their steps.
+    /// A rough guess of the posterior's standard deviations (dim,), with which the samplers begin to adapt their steps.
     pub scale: Vec<f64>,
 }
 
-/// Added to the number of a chain, it gives the stream of random numbers from which the chain's
-/// starting point is made: another stream than that of any chain.
+/// The stream of random numbers for a chain's starting point is the chain's number plus this: different from the stream
+/// of any chain.
 const START_STREAMS: usize = 1 << 40;
 
 impl Start {
-    /// A start at these points, one for each chain, with a rough guess of the posterior's standard
-    /// deviations (dim,). [`Chains::new`](crate::Chains::new) checks the numbers of both.
+    /// Returns a start at these points, one for each chain, with a rough guess of the posterior's standard deviations
+    /// (dim,). [`Chains::new`](crate::Chains::new) checks both lengths.
     pub fn new(points: Vec<Vec<f64>>, scale: Vec<f64>) -> Self {
         Self { points, scale }
     }
 
-    /// A start around a mixture, for example a fitted one. Each chain begins at the mixture's point
-    /// plus normal noise of twice (for the ensemble, once) the posterior's rough standard
-    /// deviations, so that no two chains begin at the same point.
+    /// Returns a start around a mixture, for example a fitted one. Each chain begins at the mixture's point plus normal
+    /// noise of twice (for the ensemble, once) the posterior's rough standard deviations, so that no two chains begin
+    /// at the same point.
     ///
     /// # Errors
-    /// [`Error::Start`], as [`PosteriorModel::unconstrain`]; [`Error::Host`] where there is no memory for so
-    /// many chains.
+    /// [`Error::Start`], as [`PosteriorModel::unconstrain`]; [`Error::Host`] if memory is too small for the chains.
     pub fn around(model: &PosteriorModel, mixture: &Mixture, settings: &Settings) -> Result<Self> {
         settings.check_memory(model.dim())?;
         let centre = model.unconstrain(mixture)?;
@@ -89,7 +86,7 @@ impl Start {
         Ok(Self { points, scale })
     }
 
-    /// A start with each chain at a draw from the prior.
+    /// Returns a start with each chain at a draw from the prior.
     ///
     /// # Errors
     /// [`Error::Start`], as [`PosteriorModel::sample_prior`]; as [`Settings::check`].
@@ -103,15 +100,13 @@ impl Start {
     }
 }
 
-/// A chain before its first iteration.
 pub(crate) struct ChainStart {
     pub point: Vec<f64>,
     pub log_density: f64,
     pub rng: ChaCha8Rng,
 }
 
-/// The error of a chain that cannot begin at its point. `otherwise` is the reason if the target
-/// knows none.
+/// Returns the error of a chain that cannot begin at its point. `otherwise` is the reason if the target knows none.
 pub(crate) fn cannot_start(target: &mut dyn Target, chain: usize, point: &[f64], otherwise: &str) -> Result<Error> {
     let why = target.why_unusable(point)?.unwrap_or_else(|| otherwise.into());
     Ok(Error::Start(format!(

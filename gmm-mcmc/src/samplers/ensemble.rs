@@ -1,14 +1,12 @@
 //! The affine-invariant ensemble sampler. Half of the walkers move at a time (Foreman-Mackey and
 //! others 2013), so that the log densities of each half are one batch.
 //!
-//! A walker of the moving half is either stretched along the line to a walker of the other half
-//! (Goodman and Weare 2010), or moved by a multiple of the difference of two walkers of the other
-//! half (ter Braak 2006). Stretches alone mix poorly in more than a few dozen dimensions (Huijser,
-//! Goodman and Brewer 2015).
+//! A walker of the moving half is either stretched along the line to a walker of the other half (Goodman and Weare
+//! 2010), or moved by a multiple of the difference of two walkers of the other half (ter Braak 2006). Stretches alone
+//! mix poorly in more than a few dozen dimensions (Huijser, Goodman and Brewer 2015).
 //!
-//! Each walker is recorded as a chain, as ArviZ does it. The walkers of an ensemble are not quite
-//! independent. R-hat and effective sample sizes are customarily computed over them all the same,
-//! without a theorem behind it.
+//! Each walker is recorded as a chain, as in ArviZ. The walkers of an ensemble are not quite independent. R-hat and
+//! effective sample sizes are customarily computed over them all the same, without a supporting theorem.
 use super::chain::{ChainStart, PosteriorDraw};
 use super::reference::Reference;
 use super::team::Team;
@@ -20,16 +18,15 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-/// The share of moves that are stretches. The others are differences.
+/// The share of stretches among the moves. The others are differences.
 const STRETCHES: f64 = 0.2;
-/// The share of difference moves by the whole difference of two walkers. If there are walkers in
-/// two modes, such a move can lead from one mode to the other.
+/// The share of difference moves by the whole difference of two walkers. Between walkers in two modes, such a move can
+/// lead from one mode to the other.
 const JUMPS: f64 = 0.05;
-/// The relative standard deviation of the factor of the other difference moves. Without it, the
-/// proposals would lie on a grid.
+/// The relative standard deviation of the factor of the other difference moves. Without it, the proposals would lie on
+/// a grid.
 const JITTER: f64 = 0.1;
 
-/// One chain of the ensemble.
 #[derive(Debug, Serialize, Deserialize)]
 struct Walker {
     point: Vec<f64>,
@@ -46,7 +43,7 @@ impl Clone for Walker {
         Self { point: point.clone(), log_density: *log_density, rng: rng.clone(), acceptance_sum: *acceptance_sum }
     }
 
-    /// In the memory of the point that there is.
+    /// Reuses the memory of the point.
     fn clone_from(&mut self, other: &Self) {
         self.point.clone_from(&other.point);
         self.rng.clone_from(&other.rng);
@@ -58,12 +55,11 @@ impl Clone for Walker {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ensemble {
     walkers: Vec<Walker>,
-    /// Where they were before what is under way.
+    /// The walkers before the current operation.
     #[serde(skip)]
     before: Vec<Walker>,
     /// a > 1: a stretch multiplies a distance by a number between 1/a and a.
     stretch: f64,
-    /// What the log densities are compared to.
     reference: Reference,
 }
 
@@ -79,7 +75,7 @@ impl Ensemble {
         Self { walkers, before: Vec::new(), stretch, reference }
     }
 
-    /// Iteration `iteration` of `warmup`. After an error the walkers are where they were before.
+    /// Makes iteration `iteration` of `warmup`. After an error the walkers are unchanged.
     pub fn warm_up(&mut self, team: &mut Team<'_>, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
             let renewed = self.reference.renew(team.one(), self.walkers.iter().map(|w| w.point.as_slice()))?;
@@ -88,8 +84,8 @@ impl Ensemble {
         self.advance(team, 1, &mut [])
     }
 
-    /// So many iterations, in each of which each half moves once. In the last one each walker fills
-    /// its draw, if there are draws. After an error the walkers are where they were before.
+    /// Makes `iterations` iterations, each of which moves each half once. In the last one each walker fills its draw,
+    /// if there are draws. After an error the walkers are unchanged.
     fn advance(&mut self, team: &mut Team<'_>, iterations: usize, draws: &mut [PosteriorDraw]) -> Result<()> {
         self.before.clone_from(&self.walkers);
         let mut advance = |iteration: usize| {
@@ -103,8 +99,8 @@ impl Ensemble {
         moved
     }
 
-    /// Moves one half. Then each of its walkers fills its draw, if there are draws, as the last of
-    /// so many iterations since the one before.
+    /// Moves one half. Its walkers then fill their draws, if any, as the last of the given number of iterations since
+    /// the previous draw.
     fn move_half(
         &mut self,
         half: usize,
@@ -132,31 +128,29 @@ impl Ensemble {
         moved.map(drop)
     }
 
-    /// Makes one draw of each walker, after `thin` iterations, in the place of those in `draws`.
-    /// After an error the walkers are where they were before.
+    /// Makes one draw of each walker, after `thin` iterations, in place of those in `draws`. After an error the walkers
+    /// are unchanged.
     pub fn sample(&mut self, team: &mut Team<'_>, thin: usize, draws: &mut Vec<PosteriorDraw>) -> Result<()> {
         self.walkers.iter_mut().for_each(|w| w.acceptance_sum = 0.0);
         draws.resize_with(self.walkers.len(), PosteriorDraw::empty);
         self.advance(team, thin, draws)
     }
 
-    /// Whether a state that was read from a file can go on, with this stretch in its settings.
+    /// Whether a state that was read from a file can continue with the stretch of its settings.
     pub fn fits_together(&self, stretch: f64) -> bool {
         self.stretch == stretch
     }
 
-    /// What the log densities are compared to.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
 
-    /// The walkers' points, and the log densities there.
+    /// Returns the walkers' points, and the log densities there.
     pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
         self.walkers.iter().map(|w| (w.point.as_slice(), w.log_density))
     }
 }
 
-/// Proposes a move to each of these walkers, and accepts or rejects it.
 fn move_walkers<D>(
     moving: &mut [(&mut Walker, D)],
     resting: &[Walker],

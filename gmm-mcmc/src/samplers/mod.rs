@@ -20,7 +20,7 @@ use nuts::Nuts;
 use reference::{MANY_CHAINS, Reference};
 use serde::{Deserialize, Serialize};
 
-/// The state of a sampler between two iterations. A resumed run needs nothing else to go on.
+/// The state of a sampler between two iterations, sufficient for resuming a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum State {
     Metropolis(Metropolis),
@@ -29,11 +29,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The state before the first iteration.
-    ///
-    /// # Errors
-    /// [`Error::Setting`], and [`Error::Start`] if a starting point does not fit or its density
-    /// is 0.
+    /// Returns the state before the first iteration. Errors: [`Error::Setting`], and [`Error::Start`] if a starting
+    /// point does not fit or its density is 0.
     pub fn new(settings: &Settings, start: Start, target: &mut dyn Target) -> Result<Self> {
         let dim = target.dim();
         settings.check(dim)?;
@@ -76,7 +73,7 @@ impl State {
         })
     }
 
-    /// The chains' points, and the log densities there.
+    /// Returns the chains' points, and the log densities there.
     pub fn points(&self) -> (Vec<Vec<f64>>, Vec<f64>) {
         let owned = |(point, log_density): (&[f64], f64)| (point.to_vec(), log_density);
         match self {
@@ -86,7 +83,6 @@ impl State {
         }
     }
 
-    /// The point that the log densities are compared to.
     pub fn reference(&self) -> Reference {
         match self {
             Self::Metropolis(s) => s.reference().clone(),
@@ -95,18 +91,15 @@ impl State {
         }
     }
 
-    /// Checks a state that was read from a file: that it belongs to the settings, and that its
-    /// parts fit together, so that the sampler can go on with it.
-    ///
-    /// # Errors
-    /// What does not fit.
+    /// Checks that a state read from a file belongs to the settings and is consistent, so that the sampler can
+    /// continue. Errors: the mismatch.
     pub fn check(&self, settings: &Settings) -> Result<(), String> {
         let (points, _) = self.points();
         let dim = points.first().map_or(0, Vec::len);
         if points.len() != settings.chains || dim == 0 || points.iter().any(|p| p.len() != dim) {
-            return Err("its chains are not as many as its settings say, or their points differ in length".into());
+            return Err("its number of chains differs from its settings, or its points differ in length".into());
         }
-        settings.check(dim).map_err(|e| format!("its settings cannot be: {e}"))?;
+        settings.check(dim).map_err(|e| format!("its settings are invalid: {e}"))?;
         let many = points.len() >= MANY_CHAINS;
         let reference_fits = match self.reference().point() {
             Some(reference) => many && reference.len() == dim && reference.iter().all(|v| v.is_finite()),
@@ -127,9 +120,8 @@ impl State {
     }
 }
 
-/// The log densities of the chains' points, by the same call that the sampler will make. The kernel
-/// that the target reports afterwards is then the one that the sampler uses for points near the
-/// reference.
+/// Returns the log densities of the chains' points, by the same call as the sampler's. The kernel that the target
+/// reports afterwards is then the one that the sampler uses for points near the reference.
 pub(crate) fn evaluate(
     settings: &Settings,
     target: &mut dyn Target,

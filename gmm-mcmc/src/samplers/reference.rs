@@ -3,15 +3,14 @@ use crate::error::Result;
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 
-/// Chains from which on there is a reference. A GPU computes the log densities of so many points
-/// together faster than one after the other.
+/// The number of chains from which there is a reference. A GPU computes the log densities of that many points faster
+/// together than one after another.
 pub(crate) const MANY_CHAINS: usize = 16;
 
-/// The point that a target compares the points of many chains to ([`Target::fix_reference`]): in
-/// each coordinate the median of where they were when it was last renewed, which is near to most of
-/// them, also if some have gone elsewhere. That happens a few times during warm-up and never after
-/// it, so that the chains then sample from one density. If the chains are few, or the target makes
-/// their steps one chain after the other, there is none.
+/// The point to which a target compares the points of many chains ([`Target::fix_reference`]): in each coordinate the
+/// median of the points at the last renewal, which is near most points even if some have gone elsewhere. It is renewed
+/// a few times during warm-up and never after it, so that the chains then sample from one density. There is no
+/// reference if the chains are few, or if the target makes their steps one chain after another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference(Option<Vec<f64>>);
 
@@ -20,7 +19,7 @@ impl Reference {
         Self(None)
     }
 
-    /// The reference of chains that are at these points now.
+    /// Returns the reference of chains at these points.
     pub fn of<'p>(points: impl ExactSizeIterator<Item = &'p [f64]>) -> Self {
         if points.len() < MANY_CHAINS {
             return Self::none();
@@ -34,8 +33,8 @@ impl Reference {
         Self(Some((0..points[0].len()).map(median).collect()))
     }
 
-    /// Renews it for chains that are at these points now, and gives the log densities of the
-    /// points, compared to it. After an error it is what it was.
+    /// Renews the reference for chains at these points, and returns the points' log densities, compared to it. After an
+    /// error it is unchanged.
     pub fn renew<'p>(
         &mut self,
         target: &mut dyn Target,
@@ -49,24 +48,24 @@ impl Reference {
         Ok(log_densities)
     }
 
-    /// The log densities of proposals of random-walk Metropolis: compared to it, or where there is
-    /// none, as the target's own steps have them.
+    /// Computes the log densities of proposals of random-walk Metropolis: compared to the reference, or without one as
+    /// in the target's own steps.
     pub fn metropolis_densities(&self, target: &mut dyn Target, thetas: &[f64], out: &mut [f64]) -> Result<()> {
         if self.fix(target) { target.log_density_batch(thetas, out) } else { target.metropolis_densities(thetas, out) }
     }
 
-    /// Whether it is to be renewed before this iteration of the warm-up.
+    /// Whether to renew the reference before this iteration of the warm-up.
     pub fn is_due(&self, iteration: usize, warmup: usize) -> bool {
         self.0.is_some() && (iteration.is_power_of_two() || iteration + 1 == warmup)
     }
 
-    /// Has the target compare to it. Returns whether there is one.
+    /// Makes the target compare to the reference. Returns whether there is one.
     pub fn fix(&self, target: &mut dyn Target) -> bool {
         self.0.iter().for_each(|point| target.fix_reference(point));
         self.0.is_some()
     }
 
-    /// The point, if there is one.
+    /// Returns the point, if any.
     pub fn point(&self) -> Option<&[f64]> {
         self.0.as_deref()
     }

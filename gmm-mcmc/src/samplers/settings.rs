@@ -1,4 +1,4 @@
-//! Which sampler a run uses, and for how long.
+//! The sampler of a run, and the length of the run.
 use crate::error::{Result, setting};
 use crate::model::PosteriorModel;
 use gmm_host::memory;
@@ -6,24 +6,23 @@ use serde::{Deserialize, Serialize};
 
 /// Matrices of a chain of Metropolis: the covariance of the draws, and its factor.
 const OF_A_PROPOSAL: usize = 2;
-/// Numbers that a chain has besides those of its points: most of them are its random numbers.
+/// Numbers of a chain besides those of its points, mostly its random numbers.
 const OF_A_CHAIN: usize = 64;
 
-/// A sampler, with the settings that it alone has.
+/// A sampler with its own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Sampler {
-    /// Random-walk Metropolis, which adapts its proposals during warm-up. A step is one evaluation
-    /// of the density, or with `by_component` one evaluation for the weights and one for each
-    /// component.
+    /// Random-walk Metropolis, which adapts its proposals during warm-up. A step is one evaluation of the density, or
+    /// with `by_component` one evaluation for the weights and one for each component.
     #[non_exhaustive]
     Metropolis {
-        /// Whether weights and components are updated one after the other instead of all at once.
+        /// Whether weights and components are updated in turn instead of all at once.
         by_component: bool,
     },
-    /// The affine-invariant ensemble of Goodman and Weare (2010). Some of its moves are differences
-    /// of other walkers (ter Braak 2006). Each walker is a chain of the run.
+    /// The affine-invariant ensemble of Goodman and Weare (2010). Some of its moves are differences of other walkers
+    /// (ter Braak 2006). Each walker is a chain of the run.
     #[non_exhaustive]
     Ensemble {
         /// The largest stretch a > 1; Goodman and Weare take 2.
@@ -32,7 +31,7 @@ pub enum Sampler {
     /// The No-U-Turn sampler with a diagonal metric.
     #[non_exhaustive]
     Nuts {
-        /// The acceptance probability that warm-up aims for, in (0, 1); Stan's is 0.8.
+        /// The acceptance probability at which warm-up aims, in (0, 1); Stan's is 0.8.
         target_accept: f64,
         /// A draw takes at most 2^max_depth − 1 gradients; Stan's depth is 10.
         max_depth: u64,
@@ -42,24 +41,24 @@ pub enum Sampler {
 impl Sampler {
     /// Random-walk Metropolis that updates all coordinates at once.
     pub const METROPOLIS: Self = Self::Metropolis { by_component: false };
-    /// Random-walk Metropolis that updates the weights and each component one after the other.
+    /// Random-walk Metropolis that updates the weights and each component in turn.
     pub const METROPOLIS_BY_COMPONENT: Self = Self::Metropolis { by_component: true };
     /// The ensemble with stretches up to 2.
     pub const ENSEMBLE: Self = Self::Ensemble { stretch: 2.0 };
     /// NUTS with Stan's settings.
     pub const NUTS: Self = Self::Nuts { target_accept: 0.8, max_depth: 10 };
 
-    /// The ensemble with stretches up to this number.
+    /// Returns the ensemble with stretches up to this number.
     pub const fn ensemble(stretch: f64) -> Self {
         Self::Ensemble { stretch }
     }
 
-    /// NUTS with this acceptance probability to aim for and this depth of its trees.
+    /// Returns NUTS with this target acceptance probability and tree depth.
     pub const fn nuts(target_accept: f64, max_depth: u64) -> Self {
         Self::Nuts { target_accept, max_depth }
     }
 
-    /// The name: `metropolis`, `ensemble` or `nuts`.
+    /// Returns the name: `metropolis`, `ensemble` or `nuts`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Metropolis { .. } => "metropolis",
@@ -68,7 +67,7 @@ impl Sampler {
         }
     }
 
-    /// The names of the statistics that are recorded with each draw. They are CmdStan's.
+    /// Returns CmdStan's names of the statistics recorded with each draw.
     pub fn statistics(&self) -> &'static [&'static str] {
         match self {
             Self::Nuts { .. } => {
@@ -79,7 +78,7 @@ impl Sampler {
     }
 }
 
-/// How to sample. The methods with the names of the fields set them:
+/// Settings of a run. The methods with the names of the fields set them:
 ///
 /// ```
 /// use gmm_mcmc::{Sampler, Settings};
@@ -92,12 +91,12 @@ impl Sampler {
 pub struct Settings {
     /// The sampler.
     pub sampler: Sampler,
-    /// C, the number of chains. For the ensemble it is the number of walkers: even, more than dim,
-    /// and at least 4; twice dim is a good start.
+    /// C, the number of chains. For the ensemble the number of walkers: even, more than dim, and at least 4; twice dim
+    /// is a good start.
     pub chains: usize,
     /// Iterations of warm-up, whose draws are not recorded.
     pub warmup: usize,
-    /// S, the number of draws that are recorded of each chain.
+    /// S, the number of recorded draws of each chain.
     pub draws: usize,
     /// Iterations for each recorded draw.
     pub thin: usize,
@@ -106,57 +105,56 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// NUTS with 4 chains, 1,000 iterations of warm-up and 1,000 draws, as in CmdStan.
+    /// Returns NUTS with 4 chains, 1,000 iterations of warm-up and 1,000 draws, as in CmdStan.
     fn default() -> Self {
         Self { sampler: Sampler::NUTS, chains: 4, warmup: 1000, draws: 1000, thin: 1, seed: 0 }
     }
 }
 
 impl Settings {
-    /// This sampler with the default's number of chains, iterations and draws. They suit NUTS;
+    /// Returns this sampler with the default numbers of chains, iterations and draws. They suit NUTS;
     /// [`usual`](Self::usual) has better ones for the other samplers.
     pub fn new(sampler: Sampler) -> Self {
         Self { sampler, ..Self::default() }
     }
 
-    /// The settings with another sampler.
+    /// Sets the sampler.
     pub fn sampler(self, sampler: Sampler) -> Self {
         Self { sampler, ..self }
     }
 
-    /// The settings with another number of chains.
+    /// Sets the number of chains.
     pub fn chains(self, chains: usize) -> Self {
         Self { chains, ..self }
     }
 
-    /// The settings with another number of warm-up iterations.
+    /// Sets the number of warm-up iterations.
     pub fn warmup(self, warmup: usize) -> Self {
         Self { warmup, ..self }
     }
 
-    /// The settings with another number of draws of each chain.
+    /// Sets the number of draws of each chain.
     pub fn draws(self, draws: usize) -> Self {
         Self { draws, ..self }
     }
 
-    /// The settings with another number of iterations for each draw.
+    /// Sets the number of iterations for each draw.
     pub fn thin(self, thin: usize) -> Self {
         Self { thin, ..self }
     }
 
-    /// The settings with another seed.
+    /// Sets the seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Settings with which the chains usually agree.
+    /// Returns settings with which the chains usually agree.
     ///
-    /// For NUTS they are those of [`Settings::default`]. A step of random-walk Metropolis or of the
-    /// ensemble covers about 1/√dim of the distance across the posterior, so that an effective draw
-    /// takes a few times dim steps (Gelman, Roberts and Gilks 1996: 3 dim at best). These settings
-    /// take 2 dim steps for a draw, and 500 dim for the warm-up, which must learn the covariance
-    /// (200 dim for the ensemble, which learns none). An iteration of Metropolis by component is
-    /// one step in each block. The ensemble has 2 dim walkers with 200 draws each.
+    /// For NUTS they are those of [`Settings::default`]. A step of random-walk Metropolis or of the ensemble covers
+    /// about 1/√dim of the distance across the posterior, so an effective draw takes a few times dim steps (Gelman,
+    /// Roberts and Gilks 1996: 3 dim at best). These settings take 2 dim steps for a draw, and 500 dim for the warm-up,
+    /// which must learn the covariance (200 dim for the ensemble, which does not learn one). An iteration of Metropolis
+    /// by component is one step in each block. The ensemble has 2 dim walkers with 200 draws each.
     pub fn usual(sampler: Sampler, model: &PosteriorModel) -> Self {
         let dim = model.dim();
         let usual = Self::new(sampler);
@@ -173,8 +171,8 @@ impl Settings {
     /// Checks the settings for a target of `dim` coordinates.
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting); [`Error::Host`](crate::Error::Host) where there
-    /// is no memory for so many chains.
+    /// [`Error::Setting`](crate::Error::Setting); [`Error::Host`](crate::Error::Host) if memory is too small for the
+    /// chains.
     pub fn check(&self, dim: usize) -> Result<()> {
         for (what, value) in
             [("the number of chains", self.chains), ("the number of draws", self.draws), ("thin", self.thin)]
@@ -220,8 +218,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that there is memory for all draws, of `dim` coordinates each: they stay in memory
-    /// while a run goes on. A run that is to be ended before it has made them need not be checked.
+    /// Checks that memory is enough for all draws, of `dim` coordinates each: they stay in memory during the run. A run
+    /// that will be stopped earlier needs no check.
     ///
     /// # Errors
     /// [`Error::Host`](crate::Error::Host).
@@ -231,11 +229,8 @@ impl Settings {
         Ok(memory::check("the draws", &[self.chains, self.draws, width], size_of::<f64>(), remedy)?)
     }
 
-    /// Whether there is memory for the chains: the start, the present and the proposed point of
-    /// each and what belongs to them, and its random numbers.
-    ///
-    /// # Errors
-    /// That the engine has for memory.
+    /// Checks that memory is enough for the chains: the start, the present and the proposed point of each with their
+    /// data, and its random numbers. Errors: the engine's error for memory.
     pub(super) fn check_memory(&self, dim: usize) -> Result<()> {
         let numbers = dim.saturating_mul(4).saturating_add(OF_A_CHAIN);
         let checked = memory::check("the chains", &[self.chains, numbers], size_of::<f64>(), "use fewer chains");
@@ -243,5 +238,5 @@ impl Settings {
     }
 }
 
-/// The shortest warm-up in which the samplers that adapt can do so.
+/// The shortest warm-up in which samplers can adapt.
 const MIN_WARMUP: usize = 20;

@@ -1,21 +1,20 @@
-//! Targets that evaluate for the chains of a run side by side.
+//! Targets that evaluate the chains of a run in parallel.
 use crate::error::Result;
 use crate::target::Target;
 use rayon::prelude::*;
 
-/// Fewest chains that a share of the target is worth: a GPU takes longer for each of fewer. 64
-/// chains by 3, 4 and 5 shares took 7.9, 6.3 and 7.6 µs an evaluation (N = 10⁶, D = 13, K = 8,
-/// H200, 2026-11-24).
+/// The least number of chains for a share of the target: with fewer, a GPU takes longer for each. 64 chains by 3, 4 and
+/// 5 shares took 7.9, 6.3 and 7.6 µs an evaluation (N = 10⁶, D = 13, K = 8, H200, 2026-11-24).
 const CHAINS_OF_A_SHARE: usize = 16;
 
-/// What evaluates for a sampler: the target, or several shares of it, each for some of the chains.
+/// The evaluators of a sampler: the target, or several shares of it, each for some of the chains.
 pub(crate) enum Team<'t> {
     One(&'t mut dyn Target),
     Shares(Vec<Box<dyn Target + Send + 't>>),
 }
 
 impl<'t> Team<'t> {
-    /// What evaluates for so many chains, if all of them are evaluated together.
+    /// Returns a team for `chains` chains, which are all evaluated together.
     pub fn new(target: &'t mut dyn Target, chains: usize) -> Result<Self> {
         let count = target.useful_shares().min(chains / CHAINS_OF_A_SHARE);
         if count < 2 {
@@ -24,7 +23,7 @@ impl<'t> Team<'t> {
         Ok(Self::Shares((0..count).map(|_| target.share()).collect::<Result<_>>()?))
     }
 
-    /// One of them, for what is not divided.
+    /// Returns one of the evaluators, for undivided work.
     pub fn one(&mut self) -> &mut dyn Target {
         match self {
             Self::One(target) => *target,
@@ -32,8 +31,8 @@ impl<'t> Team<'t> {
         }
     }
 
-    /// Divides chains between them. `work` gets the index of the first of its chains, its chains,
-    /// and what evaluates for these. Gives what `work` gives, in the order of the chains.
+    /// Divides chains between the evaluators. `work` gets the index of its first chain, its chains, and their
+    /// evaluator. Returns the results of `work` in the order of the chains.
     pub fn divide<C: Send, R: Send>(
         &mut self,
         chains: &mut [C],

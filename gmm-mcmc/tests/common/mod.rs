@@ -1,4 +1,4 @@
-//! Functions that several tests and the benchmark use.
+//! Functions shared by several tests and the benchmark.
 #![allow(dead_code)]
 use gmm_host::{DataFacts, Description, Evaluator, Mixture, Rows, Statistics};
 use gmm_mcmc::{Chains, Posterior, Progress, Settings, Start, Target};
@@ -32,7 +32,6 @@ impl Evaluator for Nothing {
     }
 }
 
-/// A run from start to end.
 pub fn run(settings: Settings, start: Start, target: &mut dyn Target) -> Chains {
     let mut run = Chains::new(settings, start, target).unwrap();
     run.advance(target, go_on).unwrap();
@@ -44,13 +43,12 @@ pub fn go_on(_: &Progress<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// A run that begins at draws from the prior.
 pub fn run_from_prior(settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(posterior.model(), &settings).unwrap();
     run(settings, start, posterior)
 }
 
-/// The draws of one scalar: number `index` (row-major) of a variable, chain by chain.
+/// Returns the draws of one scalar: number `index` (row-major) of a variable, chain by chain.
 pub fn scalar(run: &Chains, name: &str, index: usize) -> Vec<Vec<f64>> {
     let draws = run.draws(name).unwrap();
     let (chains, n) = (draws.shape()[0], draws.shape()[1]);

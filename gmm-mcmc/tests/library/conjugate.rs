@@ -1,5 +1,4 @@
-//! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments
-//! have a closed form.
+//! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments have a closed form.
 use crate::common::{run, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
 use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
@@ -12,7 +11,6 @@ const N: usize = 25;
 const PRIOR: &str = r#"{"means": {"scaled_normal": {"location": [1.0, -2.0], "precision": 0.5}},
     "scales": {"inverse_gamma": {"shape": 4.0, "scale": [3.0, 0.5]}}}"#;
 
-/// The mean of the draws and its Monte Carlo standard error.
 fn mean(chains: &[Vec<f64>]) -> (f64, f64) {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let all = chains.concat();
@@ -64,7 +62,7 @@ fn check(settings: Settings) {
                 (got - expected).abs() < 3.0 * error,
                 "{sampler:?}, column {j}, {what}: {got} ± {error}, {expected}"
             );
-            // The standard error is small enough for the comparison to mean something.
+            // The standard error is small enough for a meaningful comparison.
             let scale = if what == "mean" { variance_of_mean.sqrt() } else { expected };
             assert!(error < 0.1 * scale, "{sampler:?}, column {j}, {what}: error {error} of {scale}");
         }

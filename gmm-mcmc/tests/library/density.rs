@@ -1,5 +1,5 @@
-//! The posterior density: the change of variables is compared with numerical Jacobians and textbook
-//! densities, the gradient with finite differences.
+//! The posterior density: compares the change of variables with numerical Jacobians and textbook densities, and the
+//! gradient with finite differences.
 use crate::common::Nothing;
 use gmm_host::{CovarianceType, CpuEvaluator, Evaluator, ReferenceEvaluator, Samples};
 use gmm_mcmc::{CorrelationsPrior, DataSummary, Posterior, PosteriorModel, Prior, Target};
@@ -26,7 +26,7 @@ const CONJUGATE: &str = r#"{"means": {"scaled_normal": {"location": 0.5, "precis
     "scales": {"inverse_gamma": {"shape": 2.5, "scale": 1.3}}}"#;
 const INVERSE_GAMMA: &str = r#"{"scales": {"inverse_gamma": {"shape": 2.5, "scale": 1.3}}}"#;
 
-/// Every covariance type with each kind of prior that it can have.
+/// Every covariance type with each kind of prior available to it.
 const CASES: [(CovarianceType, &str); 6] = [
     (CovarianceType::Diag, HALF_NORMAL),
     (CovarianceType::Diag, CONJUGATE),
@@ -55,8 +55,8 @@ fn det(mut a: Vec<Vec<f64>>) -> f64 {
     det
 }
 
-/// Free coordinates of the constrained space: weights but the last, means, standard deviations,
-/// correlations below the diagonal.
+/// Returns free coordinates of the constrained space: weights but the last, means, standard deviations, correlations
+/// below the diagonal.
 fn coordinates(model: &PosteriorModel, theta: &[f64]) -> Vec<f64> {
     let (k, d) = (model.n_components(), model.n_features());
     let p = model.parameters(theta);
@@ -76,8 +76,8 @@ fn coordinates(model: &PosteriorModel, theta: &[f64]) -> Vec<f64> {
     c
 }
 
-/// The log density of the three priors above as textbooks have it, over the coordinates of
-/// [`coordinates`], up to the LKJ constant.
+/// Returns the log density of the three priors above by textbook formulas, over the coordinates of [`coordinates`], up
+/// to the LKJ constant.
 fn textbook(model: &PosteriorModel, theta: &[f64], prior: &str) -> f64 {
     let (k, d) = (3, 2);
     let p = model.parameters(theta);
@@ -145,8 +145,8 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
             let log_jacobian = det(columns).abs().ln();
             let got = posterior.log_density(&theta).unwrap();
             let difference = got - textbook(&model, &theta, prior) - log_jacobian;
-            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the
-            // constant of LKJ is left out.
+            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the constant of LKJ is
+            // left out.
             if covariance_type != CovarianceType::Full {
                 assert!(difference.abs() < 1e-7, "{covariance_type} {prior}: {difference}");
             }
@@ -158,8 +158,7 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
 
 #[test]
 fn lkj_is_the_determinant_in_three_dimensions() {
-    // In two dimensions a partial correlation is a correlation. In three they differ, so that the
-    // recursion matters.
+    // In two dimensions a partial correlation is a correlation. In three they differ, so the recursion matters.
     let x = data(9, 3, 2);
     let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
     let prior = |shape: f64| {
@@ -178,8 +177,7 @@ fn lkj_is_the_determinant_in_three_dimensions() {
             Posterior::new(model, &mut nothing).unwrap().log_density(&theta).unwrap()
         };
         differences.push(density(&three) - density(&one) - 2.0 * det(r.clone()).ln());
-        // With shape 1 the density is uniform over correlation matrices, so that only the Jacobian
-        // of θ → (σ, R) remains.
+        // With shape 1 the density is uniform over correlation matrices, so only the Jacobian of θ → (σ, R) remains.
         let h = 1e-5;
         let columns: Vec<Vec<f64>> = (0..one.dim())
             .map(|i| {
@@ -238,7 +236,7 @@ fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<d
             let mut gradient = vec![f64::NAN; model.dim()];
             let value = posterior.log_density_gradient(&theta, &mut gradient).unwrap();
             let alone = posterior.log_density(&theta).unwrap();
-            // The two add the same numbers in another order.
+            // Both add the same numbers in a different order.
             assert!((value - alone).abs() < 1e-10, "{value} {alone}");
             for i in 0..model.dim() {
                 let mut at = |step: f64| {
@@ -247,8 +245,8 @@ fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<d
                     posterior.log_density(&t).unwrap()
                 };
                 let h = 1e-4;
-                // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by
-                // ε·|value|/h, both about 10⁻¹⁰.
+                // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by ε·|value|/h, both about
+                // 10⁻¹⁰.
                 let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
                 let error = (gradient[i] - slope).abs() / slope.abs().max(1.0);
                 assert!(error < 1e-8, "{covariance_type} {prior} {i}: {} {slope}", gradient[i]);
@@ -274,7 +272,7 @@ fn a_point_becomes_a_mixture_and_the_same_point_again() {
     }
 }
 
-/// Evaluators that make Metropolis steps themselves are given the model's own mixtures and prior.
+/// Evaluators that make Metropolis steps themselves get the model's own mixtures and prior.
 #[test]
 fn the_metropolis_target_has_the_same_density() {
     let x = data(9, 2, 4);

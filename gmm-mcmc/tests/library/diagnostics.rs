@@ -1,4 +1,4 @@
-//! The diagnostics are those of ArviZ. data/diagnostics.py computed the reference values.
+//! The diagnostics agree with ArviZ. data/diagnostics.py computed the reference values.
 use gmm_mcmc::diagnostics::{ess_bulk, ess_mean, ess_tail, r_hat};
 use serde::Deserialize;
 

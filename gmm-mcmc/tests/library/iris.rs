@@ -4,7 +4,7 @@ use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, Re
 use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
 use ndarray::{Array1, Array2, Axis, s};
 
-/// The measurements (150, 4). Each species has 50 consecutive rows.
+/// Returns the measurements (150, 4). Each species has 50 consecutive rows.
 fn iris() -> Array2<f64> {
     let text = include_str!("../data/iris.csv");
     let rows: Vec<f64> = text
@@ -15,7 +15,6 @@ fn iris() -> Array2<f64> {
     Array2::from_shape_vec((150, 4), rows).unwrap()
 }
 
-/// A mixture with the means and variances of the three species.
 fn species(x: &Array2<f64>) -> Mixture {
     let (mut means, mut variances) = (Array2::zeros((3, 4)), Array2::zeros((3, 4)));
     for c in 0..3 {
@@ -26,7 +25,6 @@ fn species(x: &Array2<f64>) -> Mixture {
     Mixture::new(Array1::from_elem(3, 1.0 / 3.0), means, Covariances::Diag(variances)).unwrap()
 }
 
-/// Mean and Monte Carlo standard error.
 fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
     let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
     let all = chains.concat();
@@ -44,8 +42,7 @@ fn the_samplers_agree() {
         PosteriorModel::new(3, CovarianceType::Diag, &Prior::default(), Some(2), &DataSummary::new(&samples)).unwrap();
     assert_eq!(model.dim(), 2 + 12 + 12);
     let sample = |sampler, chains, warmup, draws, thin| {
-        // NUTS is run over the reference, the others over the CPU, so that the backends are
-        // compared too.
+        // NUTS runs over the reference, the others over the CPU, so that the backends are compared too.
         let mut evaluator: Box<dyn Evaluator + '_> = match sampler {
             Sampler::Nuts { .. } => Box::new(ReferenceEvaluator::new(samples.clone())),
             _ => Box::new(CpuEvaluator::new(samples.clone()).unwrap()),
@@ -63,8 +60,7 @@ fn the_samplers_agree() {
     ];
     for run in &runs {
         let summary = run.summary();
-        // The advice is 1.01, for longer chains than these. A walker of the ensemble makes few
-        // effective draws.
+        // The advice is 1.01, for longer chains than these. A walker of the ensemble makes few effective draws.
         let ensemble = run.settings().sampler == Sampler::ENSEMBLE;
         assert!(summary.max_r_hat() < if ensemble { 1.12 } else { 1.05 }, "{summary}");
         assert!(summary.min_ess() > 100.0, "{summary}");
@@ -73,8 +69,7 @@ fn the_samplers_agree() {
     // Warm-up aims for 0.8 and for 0.234 + 0.206/26.
     assert!((0.65..0.95).contains(&runs[0].acceptance()), "{}", runs[0].acceptance());
     assert!((0.2..0.3).contains(&runs[1].acceptance()), "{}", runs[1].acceptance());
-    // 27 quantities in 3 comparisons each: 4 standard errors are exceeded by chance once in 200
-    // such tests.
+    // 27 quantities in 3 comparisons each: chance exceeds 4 standard errors once in 200 such tests.
     for (name, size) in [("weights", 3), ("means", 12), ("covariances", 12)] {
         for i in 0..size {
             let (reference, error) = estimate(&scalar(&runs[0], name, i));

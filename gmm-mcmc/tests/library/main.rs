@@ -1,5 +1,5 @@
-//! Tests of what the library offers. They are one test program, which links the library once; a
-//! test's name begins with that of its module: `cargo test -p gmm-mcmc --test library sbc::`.
+//! Tests of the library. They are one test program, which links the library once; a test's name begins with that of its
+//! module: `cargo test -p gmm-mcmc --test library sbc::`.
 #[path = "../common/mod.rs"]
 mod common;
 

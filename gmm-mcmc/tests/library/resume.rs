@@ -1,4 +1,4 @@
-//! Interrupting, saving and resuming runs, and their files. Chains do not depend on each other.
+//! Interrupting, saving and resuming runs, and their files. Chains are independent of each other.
 use crate::common::{go_on, run};
 use gmm_host::{
     CovarianceType, CpuEvaluator, DataFacts, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples,
@@ -58,8 +58,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
         uninterrupted.advance(&mut posterior, go_on).unwrap();
         uninterrupted.save(&whole.path().join("run")).unwrap();
 
-        // The run is stopped in its warm-up, then after 17 draws. Each time everything but the
-        // files is dropped.
+        // The run is stopped in its warm-up, then after 17 draws. Each time everything but the files is dropped.
         let prefix = parts.path().join("run");
         let mut run = new(settings(sampler), &mut posterior);
         let stop = |warming_up: bool, done: usize| {
@@ -94,8 +93,7 @@ fn a_resumed_run_is_the_same_to_the_bit() {
     }
 }
 
-/// An evaluator whose batches depend on what they are compared to gives many chains one density all
-/// the same.
+/// An evaluator whose batches depend on their reference still gives many chains one density.
 #[test]
 fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
     let x = data();
@@ -111,7 +109,7 @@ fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
         let folder = tempfile::tempdir().unwrap();
         let prefix = folder.path().join("run");
         new(settings, &mut posterior).save(&prefix).unwrap();
-        // In the warm-up, behind each renewal of the point and elsewhere, and among the draws.
+        // In the warm-up, after each renewal of the point and elsewhere, and among the draws.
         for (warming_up, at) in [(true, 1), (true, 2), (true, 33), (true, 60), (false, 1), (false, 17), (false, 40)] {
             let mut evaluator = comparing();
             let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
@@ -132,7 +130,7 @@ fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
     }
 }
 
-/// Advances until the target has made so many more evaluations, or to the end.
+/// Advances until the target has made `evaluations` more evaluations, or to the end.
 fn go_for(run: &mut Chains, posterior: &mut Posterior<'_>, evaluations: u64) {
     let limit = posterior.evaluations() + evaluations;
     run.advance(posterior, |p| if p.evaluations >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -156,7 +154,7 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
         let mut run = new(settings(sampler), &mut posterior);
         let mut lives = 0;
         while !run.finished() {
-            // One journal saves the run several times. What is done after the last save is lost.
+            // One journal saves the run several times. Work after the last save is lost.
             let mut journal = Journal::new(&prefix);
             for _ in 0..3 {
                 go_for(&mut run, &mut posterior, all / 13);
@@ -166,8 +164,7 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
             run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
             lives += 1;
         }
-        // Each life but the last does three thirteenths of the work. More lives would mean that
-        // work was repeated.
+        // Each life but the last does three thirteenths of the work. More lives would mean that work was repeated.
         assert!((4..=6).contains(&lives), "{sampler:?}: {lives}");
         assert!(prefix.with_extension("partial.state").exists());
         run.save(&prefix).unwrap();
@@ -210,14 +207,12 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
         assert_eq!(saved.run().draws("means").unwrap(), expected);
     };
     loaded(30);
-    // The program was killed after it appended to the log and before it replaced the state, or
-    // while it appended.
+    // The program was killed between appending to the log and replacing the state, or while appending.
     std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
     loaded(20);
     let whole = std::fs::read(&log).unwrap();
     std::fs::write(&log, &whole[..whole.len() - 13]).unwrap();
     loaded(20);
-    // Damage is found.
     let damaged = |content: &[u8], part: &str| {
         std::fs::write(&log, content).unwrap();
         let error = Saved::load(&prefix).unwrap_err();
@@ -241,7 +236,6 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
     loaded(20);
 }
 
-/// The .npz with one array's bytes replaced.
 fn with_member(npz: &[u8], name: &str, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     use std::io::{Cursor, Read, Write};
     let mut archive = zip::ZipArchive::new(Cursor::new(npz)).unwrap();
@@ -309,8 +303,7 @@ fn saved_draws_that_cannot_be_are_refused() {
     for text in [huge, &nested, "{", ""] {
         refused(&header(text), &["`means` is missing or damaged"]);
     }
-    // The headers take a few milliseconds. A parser that is exponential in the nesting would not
-    // end.
+    // The headers take a few milliseconds. A parser that is exponential in the nesting would not end.
     assert!(begin.elapsed().as_secs() < 5);
     refused(&with_member(&sound, "means", |c| c.truncate(c.len() - 8)), &["`means`", "shape (3,40,2,2)"]);
     std::fs::write(&path, with_member(&sound, "means", |_| {})).unwrap();
@@ -325,8 +318,8 @@ fn a_start_without_a_gradient_is_told() {
     let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let mut start = Start::from_prior(&model, &settings).unwrap();
-    // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN,
-    // then a scale is enormous.
+    // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN, then a scale is
+    // enormous.
     for (i, v, part) in
         [(3, f64::NAN, "the mean of component 1, column 0 is NaN"), (8, 1e3, "chain 2 (counted from 0)")]
     {
@@ -379,9 +372,8 @@ fn chains_do_not_depend_on_how_many_run() {
     }
 }
 
-/// Samples divided over devices of different kinds: the same division gives the same bits, and the
-/// chains of one device but for rounding, as long as no proposal is as good as the random number
-/// that it is compared with.
+/// Samples divided over devices of different kinds: the same division gives the same bits, and the chains of one device
+/// except for rounding, unless a proposal happens to be as good as its random number.
 #[test]
 fn chains_over_shards_are_those_over_one_device() {
     let x = data();
@@ -408,17 +400,17 @@ fn chains_over_shards_are_those_over_one_device() {
     }
 }
 
-/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, compares
-/// batches to a mixture, or is shared.
+/// An evaluator that fails after some calls, reports another kernel, is off by a rounding, compares batches to a
+/// mixture, or is shared.
 #[derive(Clone)]
 struct Odd {
     inner: ReferenceEvaluator,
-    /// How much a total in a batch depends on the mixture that it is compared to.
+    /// The dependence of a total in a batch on the mixture of comparison.
     comparison: f64,
     batch_reference: Option<Mixture>,
     /// See [`Sampling::useful_shares`].
     shares: usize,
-    /// Of all shares together.
+    /// The calls left to all shares together.
     calls_left: Arc<AtomicUsize>,
     kernel: &'static str,
     factor: f64,
@@ -531,8 +523,7 @@ fn several_threads_draw_what_one_draws_also_after_failures() {
         without_failure.advance(&mut posterior, go_on).unwrap();
         assert_eq!(posterior.evaluations(), evaluations, "{sampler:?}");
         let mut failures = 0;
-        // The failures fall into the warm-up and into the draws, each time for one of the threads
-        // first.
+        // The failures fall into the warm-up and into the draws, each time first for one of the threads.
         for calls in [7, 1000, 2777, usize::MAX] {
             calls_left.store(calls, Ordering::Relaxed);
             failures += usize::from(run.advance(&mut posterior, go_on).is_err());
@@ -628,8 +619,7 @@ fn nothing_is_overwritten_unasked() {
     check_outputs(&folder.path().join("other"), 4, true).unwrap();
     check_outputs(&prefix, 3, true).unwrap();
 
-    // A save that cannot put its last file in place leaves no half-written one under a result's
-    // name.
+    // A save that cannot put its last file in place leaves no partial file under a result's name.
     let model = model(&x);
     let mut evaluator = Odd::new(&x);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
@@ -651,8 +641,7 @@ fn the_csv_is_cmdstans() {
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
     let text = std::fs::read_to_string(&files[1]).unwrap();
-    // ArviZ and CmdStanPy need settings by these names, the adaptation below the header, and
-    // comments at the end.
+    // ArviZ and CmdStanPy need settings by these names, the adaptation below the header, and comments at the end.
     for line in [
         "# model = gmm_mcmc_model",
         "# method = sample (Default)",
@@ -692,7 +681,7 @@ fn the_csv_is_cmdstans() {
         // The energy is the log density plus a kinetic energy that is not negative.
         assert!(numbers[6] >= -numbers[0] - 1e-9 * numbers[0].abs());
     }
-    // As many draws as can be asked for are more iterations than a usize has.
+    // The largest possible number of draws needs more iterations than fit into a usize.
     run.set_draws(usize::MAX).unwrap();
     let files = run.save(&folder.path().join("run")).unwrap();
     let text = std::fs::read_to_string(&files[0]).unwrap();

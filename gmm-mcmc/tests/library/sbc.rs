@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 const REPLICATES: usize = 240;
-/// Draws of each replicate. Ranks are therefore 0 to 63.
+/// Draws of each replicate; ranks are 0 to 63.
 const DRAWS: usize = 63;
 const BINS: usize = 8;
 /// χ² of 8 bins has 7 degrees of freedom and exceeds this with probability 10⁻⁴.
@@ -70,13 +70,13 @@ fn sample_data(model: &PosteriorModel, parameters: &[f64], n: usize, rng: &mut C
     x
 }
 
-/// χ² of the ranks of each parameter.
+/// Returns χ² of the ranks of each parameter.
 fn calibrate(
     case: &Case,
     settings: &Settings,
     mut wrap: impl FnMut(Posterior<'_>, Settings) -> Vec<Vec<f64>>,
 ) -> Vec<(String, f64)> {
-    // The priors state all their parameters, so that only the shape of this data matters.
+    // The priors state all their parameters, so only the shape of this data matters.
     let blank = Array2::from_shape_fn((case.n, case.d), |(i, j)| (i + j) as f64);
     let summary = DataSummary::new(&Samples::from_f64(blank.view()).unwrap());
     let prior = Prior::from_json(case.prior).unwrap();
@@ -108,7 +108,7 @@ fn calibrate(
         .collect()
 }
 
-/// The parameters of all draws: the first draw of each chain, then the second of each, and so on.
+/// Returns the parameters of all draws: the first draw of each chain, then the second of each, and so on.
 fn draws(mut posterior: Posterior<'_>, settings: Settings) -> Vec<Vec<f64>> {
     let run = run_from_prior(settings, &mut posterior);
     rows(&run)
@@ -182,7 +182,7 @@ fn nuts_is_calibrated() {
     assert_calibrated(&full, &settings);
 }
 
-/// A posterior without the Jacobian of the scales, which is wrong.
+/// A wrong posterior, without the Jacobian of the scales.
 struct Forgetful<'a>(Posterior<'a>);
 
 impl Target for Forgetful<'_> {

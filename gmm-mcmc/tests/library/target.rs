@@ -1,5 +1,4 @@
-//! Targets that are not the posterior of a mixture, and targets that make the steps of Metropolis
-//! themselves.
+//! Targets other than the posterior of a mixture, and targets that make the steps of Metropolis themselves.
 use crate::common::{go_on, run, scalar};
 use gmm_host::{
     CovarianceType, DataFacts, Description, Evaluator, MetropolisSteps, MetropolisTarget, Mixture, ReferenceEvaluator,
@@ -10,13 +9,12 @@ use gmm_mcmc::{
 };
 use ndarray::{Array1, Array2};
 
-/// A normal distribution with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8
-/// between neighbours within blocks of ten.
+/// A normal distribution with standard deviations 1, 2, …, 10 in turn, and a correlation of 0.8 between neighbours
+/// within blocks of ten.
 struct Normal {
     dim: usize,
-    /// The number of steps that it asks for in a segment.
+    /// The number of steps requested for a segment.
     segment: usize,
-    /// How many segments it was asked to make.
     segments: usize,
 }
 
@@ -30,8 +28,7 @@ impl Target for Normal {
             let mut before = 0.0;
             for (j, x) in block.iter().enumerate() {
                 let z = x / (j + 1) as f64;
-                // Given the z before it, z is normal with mean 0.8 times that and variance 1 −
-                // 0.64.
+                // Given the z before it, z is normal with mean 0.8 times that and variance 1 − 0.64.
                 sum -= if j == 0 { 0.5 * z * z } else { 0.5 * (z - 0.8 * before).powi(2) / 0.36 };
                 before = z;
             }
@@ -63,8 +60,8 @@ fn sample(target: &mut Normal, sampler: Sampler, draws: usize, thin: usize) -> C
 
 #[test]
 fn metropolis_adapts_to_scales_and_correlations() {
-    // With 30 coordinates all correlations are learned, with 100 those within each block of ten. By
-    // component, the blocks are also updated one after the other.
+    // With 30 coordinates all correlations are learned, with 100 those within each block of ten. By component, the
+    // blocks are also updated in turn.
     for (dim, sampler, thin) in
         [(30, Sampler::METROPOLIS, 40), (100, Sampler::METROPOLIS, 120), (100, Sampler::METROPOLIS_BY_COMPONENT, 12)]
     {
@@ -80,14 +77,14 @@ fn metropolis_adapts_to_scales_and_correlations() {
             let all = squares.concat();
             let variance = all.iter().sum::<f64>() / all.len() as f64;
             let expected = ((i % 10 + 1) as f64).powi(2);
-            // A variance estimated from so many independent draws errs by √(2/ess) relative; four
-            // of that.
+            // A variance estimated from `ess` independent draws has the relative error √(2/ess); four times that is
+            // allowed.
             assert!(
                 (variance / expected - 1.0).abs() < 4.0 * (2.0 / ess).sqrt(),
                 "{dim} {i}: {variance} {expected} {ess}"
             );
-            // With uncorrelated proposals, or with a wrong scale, so many steps give a handful of
-            // independent draws only.
+            // With uncorrelated proposals, or with a wrong scale, this many steps give only a handful of independent
+            // draws.
             assert!(ess > 100.0, "{dim} {i}: {ess}");
         }
     }
@@ -105,8 +102,7 @@ fn segments_change_nothing_but_when_the_callback_comes() {
     assert_eq!((&one.0, &one.1), (&seven.0, &seven.1));
     assert_eq!((one.2, seven.2), (100, 15));
 
-    // A run that was made longer, in the middle of a segment, has the draws of a whole run. Only
-    // its one segment is split in two.
+    // A run made longer in the middle of a segment has the draws of a whole run. Only its one segment is split in two.
     let mut target = Normal { dim: 12, segment: 22, segments: 0 };
     let mut run = sample(&mut target, Sampler::METROPOLIS, 50, 3);
     run.set_draws(100).unwrap();
@@ -115,14 +111,12 @@ fn segments_change_nothing_but_when_the_callback_comes() {
     assert_eq!(target.segments, 16);
 }
 
-/// An evaluator that makes Metropolis steps itself, with the densities of another posterior over
-/// the same data.
+/// An evaluator that makes Metropolis steps itself, with the densities of another posterior over the same data.
 struct MetropolisEvaluator<'a> {
     inner: ReferenceEvaluator,
     model: &'a PosteriorModel,
-    /// How many steps it asks for at a time.
+    /// The number of steps it requests at a time.
     portion: usize,
-    /// How often it was asked to make steps.
     calls: usize,
 }
 
@@ -163,8 +157,7 @@ impl Sampling for MetropolisEvaluator<'_> {
         let (dim, width) = (target.dim(), target.step_width());
         let mut posterior = Posterior::new(self.model, &mut self.inner).unwrap();
         let mut point = point.to_vec();
-        // Steps are recorded one portion later than they are made, as on a device that is not
-        // waited for.
+        // Steps are recorded one portion later than they are made, as on a device without synchronisation.
         let mut before: Option<(Vec<f64>, Vec<f64>)> = None;
         loop {
             let mut rows = vec![f64::NAN; self.portion * width];
@@ -213,10 +206,9 @@ fn draws_do_not_depend_on_who_makes_the_steps() {
             assert_eq!(run.draws(name), expected.draws(name), "{covariance_type} {by_component} {name}");
         }
         assert_eq!(run.acceptance(), expected.acceptance());
-        // A point of density 0 is evaluated in Metropolis steps by the evaluator only.
+        // Only the evaluator's Metropolis steps evaluate a point of density 0.
         assert!((evaluations..=evaluations + 500).contains(&posterior.evaluations()));
-        // For each of three chains: its start, each step of its warm-up in each block, and one
-        // segment of draws.
+        // For each of three chains: its start, each step of its warm-up in each block, and one segment of draws.
         let blocks = if by_component { 3 } else { 1 };
         assert_eq!(own.calls, 3 * (1 + 60 * blocks + 1));
     }

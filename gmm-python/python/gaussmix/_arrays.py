@@ -66,6 +66,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, chec
         array = checked(X, type(estimator).__name__, min_samples=min_samples)
         validate_data(estimator, array, reset=reset, skip_check_array=True)
         return array
+    X = on_host(X)
     if reset and not check_finite and is_plain(X) and X.shape[0] >= min_samples:
         # What scikit-learn's function would do, in less time than it takes to find out.
         estimator.n_features_in_ = X.shape[1]
@@ -132,13 +133,13 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(na_as_nan(X), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
+    x: Floats = check_array(na_as_nan(on_host(X)), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
-    """Copy samples that are in a GPU's memory, and of which values may be missing, to the host; give back all else as it is."""
-    return on_host(checked(X, user, min_samples=min_samples)) if on_gpu(X) else X
+    """Copy samples that are in a GPU's memory, and of which values may be missing, to the host; treat all else as `on_host` does."""
+    return on_host(checked(X, user, min_samples=min_samples) if on_gpu(X) else X)
 
 
 class Missing(NamedTuple):

@@ -6,12 +6,11 @@ import json
 import os
 import sys
 from importlib import import_module
-from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +19,8 @@ from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, 
 from ._documentation import documented
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
-from ._parameters import set_parameters
+from ._parameters import count, set_parameters
+from ._reports import Estimator
 
 #: The statistics of the samplers under the names that ArviZ gives them.
 _ARVIZ_NAMES = {
@@ -37,7 +37,7 @@ _AXES = {"full": ["component", "feature", "other_feature"], "diag": ["component"
 
 
 @documented
-class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MixturePosterior(Estimator):
     """Draws of mixtures from their posterior, by Markov chain Monte Carlo.
 
     Where EM finds one best mixture, the chains visit all mixtures that are plausible after seeing the data, each as
@@ -82,6 +82,8 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     (2, 100, 2, 1)
     """
 
+    #: The engine checks the parameters.
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     covariance_type: str
     prior: dict[str, Any] | None
     random_state: int | np.random.RandomState | None
@@ -113,12 +115,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     ) -> None:
         set_parameters(self, locals())
 
-    def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = bool(self.missing)
-        return tags
-
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self,
         X: ArrayLike,
@@ -137,7 +134,7 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             parameters must be the same, except for a larger number of draws.
         Returns: self : MixturePosterior -- With the draws.
         """
-        x: Floats = on_host(validated(self, X, reset=True, check_finite=True))
+        x: Floats = on_host(validated(self, X, reset=True, min_samples=2 if self.prior is None else 1, check_finite=True))
         weights = checked_weights(sample_weight, x.shape[0])
         if self.missing:
             note_missing(Missing.of(x, weights))
@@ -146,13 +143,15 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             random_state = check_random_state(random_state).randint(0, 2**31 - 1)
         given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
-            _check_count(name, given[name])
+            if given[name] is not None:
+                count(given[name], name, least=0)
         options = {name: value for name, value in given.items() if name not in ("random_state", "n_jobs", "missing", "progress")}
         options |= {"prior": None if self.prior is None else json.dumps(self.prior), "seed": int(random_state)}
         options["threads"] = n_threads(self.n_jobs)
         start = None if init is None else mixture_of(init, "init")._engine
-        self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
-        return self.go_on()
+        with self._task(X, y, sample_weight):
+            self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
+            return self.go_on()
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
@@ -160,11 +159,9 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
         Returns: self : MixturePosterior -- With the draws.
         """
-        if not hasattr(self, "_chains"):
-            check_is_fitted(self, "_chains")
+        check_is_fitted(self, "_chains")
         if draws is not None:
-            _check_count("draws", draws)
-            self._chains.set_draws(draws)
+            self._chains.set_draws(count(draws, "draws", least=0))
         try:
             self.finished_, error = self._chains.advance(_show if self.progress else None)
         finally:
@@ -227,18 +224,6 @@ class MixturePosterior(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict(groups, dims=dims)
         return arviz.from_dict(**groups, dims=dims)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        # The chains hold the data in a device. What was drawn goes along.
-        state.pop("_chains", None)
-        return state
-
-
-def _check_count(name: str, value: Any) -> None:
-    """Refuse numbers that no count has; the engine says what is wrong with others."""
-    if isinstance(value, Integral) and not 0 <= int(value) < 2**63:
-        raise ValueError(f"{name} is {value}; give a whole number from 0 to 2**63 - 1")
 
 
 def _show(warming_up: bool, done: int, of: int, acceptance: float, divergences: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, column_or_1d
@@ -23,7 +23,7 @@ from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
-from ._gpu import on_host
+from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
 from ._warnings import warn
@@ -107,7 +107,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample")
         x: Floats = on_host(self._checked(X, reset=True))
         refuse_masked(y, "y")
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(on_host(y), warn=True)
         check_classification_targets(y)
         check_consistent_length(x, y)
         weights = checked_weights(sample_weight, x.shape[0])
@@ -118,12 +118,13 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes)).tolist()
         ranges = list(zip([0, *ends[:-1]], ends, strict=True))
-        self._fit_each(mixtures, x[order], None if weights is None else weights[order], ranges)
-        for gm in mixtures:
-            take_features(gm, self)
-        counts = np.bincount(codes, weights)
-        self.priors_ = counts / counts.sum() if priors is None else priors
-        self._gms, self.n_iter_ = mixtures, np.array([gm.n_iter_ for gm in mixtures])
+        with self._task(X, y, sample_weight):
+            self._fit_each(mixtures, x[order], None if weights is None else weights[order], ranges)
+            for gm in mixtures:
+                take_features(gm, self)
+            counts = np.bincount(codes, weights)
+            self.priors_ = counts / counts.sum() if priors is None else priors
+            self._gms, self.n_iter_ = mixtures, np.array([gm.n_iter_ for gm in mixtures])
         going_on = [label for label, gm in zip(self.classes_.tolist(), mixtures, strict=True) if not gm.converged_]
         if going_on and mixtures[0].max_iter > 0:
             warn(
@@ -197,7 +198,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         # A sample that no class reaches has what is known without it.
         scores[np.isneginf(scores).all(axis=1)] = 0.0
         with np.errstate(divide="ignore"):
-            scores += np.log(self.priors_)
+            scores += np.log(on_host(self.priors_))
         narrow = all(gm._value_type(x.dtype) == np.float32 for gm in self._gms)
         return scores.astype(np.float32) if narrow else scores
 
@@ -207,16 +208,14 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         Returns: labels : ndarray of shape (n_samples,) -- The classes.
         """
         joint = self._joint(X)
-        labels: NDArray[Any] = self.classes_[joint.argmax(axis=1)]
-        return labels
+        return beside(self.classes_[joint.argmax(axis=1)], X)
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Return the logarithm of the probability of each class for each sample.
         Parameters: X
         Returns: log_proba : ndarray of shape (n_samples, n_classes) -- The logarithms, in the order of `classes_`.
         """
-        log_proba: Floats = log_softmax(self._joint(X), axis=1)
-        return log_proba
+        return beside(log_softmax(self._joint(X), axis=1), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each class for each sample.
@@ -225,4 +224,4 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         proba : ndarray of shape (n_samples, n_classes)
             The probabilities, which sum to 1 for each sample, in the order of `classes_`.
         """
-        return np.exp(self.predict_log_proba(X))
+        return beside(softmax(self._joint(X), axis=1), X)

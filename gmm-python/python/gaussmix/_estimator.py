@@ -79,7 +79,7 @@ class GaussianMixture(Fitting):
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N' (the GPU of number N), over several devices at once
         'cuda:all' or a list such as 'cuda:0,2' or 'cuda:0,cpu', or 'reference' (slow and exact). 'auto' begins on
-        the CPU and goes on on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
+        the CPU and continues on a GPU where that is measured to be faster. For an array in a GPU's memory, 'auto' and
         'cuda' mean that GPU.
     freeze : sequence of {'weights', 'means', 'covariances'}, dict, str or None, default=None
         Parameters that stay as the start has them. In a dict each name has the numbers of the components whose
@@ -182,8 +182,7 @@ class GaussianMixture(Fitting):
         return self._point_of_attributes()
 
     def _mixture(self) -> _core.Mixture:
-        mixture: _core.Mixture = self._current()
-        return mixture
+        return self._current()  # type: ignore[no-any-return]
 
     _point = _written = _mixture
 
@@ -266,7 +265,7 @@ class GaussianMixture(Fitting):
         """Make the M-step of stepwise EM; give the mean log-likelihood of the chunk before that."""
         frozen = _parameters.frozen(self.freeze, self.n_components)
         mixture, retained = average.update(self._mixture(), self.reg_covar, frozen)
-        self._set(mixture, self.means_.dtype)
+        self._set(mixture, self._type())
         self.retained_ = retained
         return statistics.log_likelihood / statistics.weight
 
@@ -353,7 +352,7 @@ class GaussianMixture(Fitting):
         return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
-        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None:
+        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None and samples.task is None:
             if _start.is_side_by_side(samples.X, self):
                 with ill_defined(self):
                     fit = samples.fit_many([self])[0]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._attributes import attribute_type
 from ._documentation import documented
+from ._gpu import on_host
 from ._mixture import ARRAYS, Mixture, names_in_file
+from ._reports import Estimator
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,12 +47,12 @@ class Abstract(ABCMeta):
 def _equal(kept: NDArray[Any], value: Any) -> bool:
     """Say whether an attribute is what it was."""
     # Bits of small arrays are compared in less time, and large ones are not to be copied.
-    now = np.asarray(value)
+    now = value if type(value) is np.ndarray else np.asarray(on_host(value))
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
 
 
 @documented
-class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
+class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes that every fitted mixture has."""
 
     covariance_type: str
@@ -116,11 +118,15 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         return self._made[1]  # type: ignore[index]
 
     def _keep_made(self, made: Any) -> None:
-        self._made = [np.array(value) for value in self._deciding()], made
+        self._made = [np.array(on_host(value)) for value in self._deciding()], made
 
     def _point_of_attributes(self) -> _core.Mixture:
-        arrays = (self.weights_, self.means_, getattr(self, "covariances_", None), self.precisions_cholesky_)
-        return _core.Mixture.from_attributes(*arrays, self.covariance_type)
+        weights, means, covariances, factors = (on_host(getattr(self, name, None)) for name in ARRAYS[:4])
+        return _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
+
+    def _type(self) -> np.dtype[Any]:
+        """Return the type of the attributes."""
+        return on_host(self.means_).dtype  # type: ignore[no-any-return]
 
     def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Set the arrays of a mixture, in the type that is returned."""
@@ -165,10 +171,6 @@ class Fitted(DensityMixin, BaseEstimator, metaclass=Abstract):  # type: ignore[m
         check_is_fitted(self)
         names = names_in_file(getattr(self, "feature_names_in_", None))
         self._written().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # They are made again of the attributes.
-        return {name: value for name, value in super().__getstate__().items() if name not in ("_made", "_value")}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:

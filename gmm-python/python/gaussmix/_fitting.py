@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import get_config
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
 from ._documentation import documented
-from ._gpu import beside
+from ._gpu import beside, place
 from ._prediction import Prediction
 from ._reports import Course
 from ._samples import ArraySamples, Evaluations, Samples
@@ -91,16 +90,8 @@ class Fitting(Prediction):
     _numbers_of_own_start: ClassVar[int] = 0
     standardize: bool
     decay: float
-
-    def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = bool(self.missing)
-        return tags
-
-    def _validate_params(self) -> None:
-        """Check the parameters, unless equal ones of this class have passed before."""
-        _parameters.validate(self, super()._validate_params)
+    #: The attributes with a mixture, that of an estimator of this class.
+    _with: Any = staticmethod(vars)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
@@ -108,7 +99,7 @@ class Fitting(Prediction):
         Parameters: X, y, sample_weight, labels
         Returns: self : object -- The fitted mixture.
         """
-        with self._samples(X, sample_weight, labels) as samples:
+        with self._samples(X, sample_weight, labels) as samples, self._task(X, y, sample_weight, self._with) as samples.task:
             self._fit(samples)
         return self
 
@@ -123,7 +114,7 @@ class Fitting(Prediction):
             The components, which are those that `predict` gives afterwards; under `labels` one of those that a
             sample may belong to.
         """
-        with self._samples(X, sample_weight, labels) as samples:
+        with self._samples(X, sample_weight, labels) as samples, self._task(X, y, sample_weight, self._with) as samples.task:
             return beside(self._fit(samples).labels(self._mixture()), X)
 
     @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
@@ -147,6 +138,7 @@ class Fitting(Prediction):
         average = statistics.averaged(self._average, self._chunks, float(self.decay))
         with ill_defined(self):
             self.lower_bound_ = self._learn(average, statistics)
+        place(self, X)
         self._average, self._chunks = average, self._chunks + 1
         self.lower_bounds_ = [*self.lower_bounds_, self.lower_bound_]
         self.n_iter_ = len(self.lower_bounds_)
@@ -185,13 +177,6 @@ class Fitting(Prediction):
             raise _core.TooFewSamplesError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, n_samples = {n_samples}"
             )
-        if get_config().get("array_api_dispatch") and (not _start.is_name(self.init_params) or self.init_params in ("kmeans", "k-means++")):
-            raise NotImplementedError(
-                "Allowed `init_params` are ['random', 'random_from_data'] if 'array_api_dispatch' is enabled. You "
-                f"passed init_params={self.init_params!r}, which are not implemented to work with "
-                "'array_api_dispatch' enabled. Please disable 'array_api_dispatch' to use "
-                f"init_params={self.init_params!r}."
-            )
 
     #: The names of the options that the engine has for a fit of this class, but for those that are arrays.
     _OPTIONS: ClassVar[tuple[str, ...]]
@@ -214,7 +199,7 @@ class Fitting(Prediction):
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
         random_state, total_weight = _start.taken_random_state(self.random_state), data.total_weight
-        course = Course(self, lambda: samples.start(random_state, total_weight))
+        course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
         before = self._written() if self._goes_on() else None
         bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
         with ill_defined(self):

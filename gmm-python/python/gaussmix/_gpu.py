@@ -1,4 +1,4 @@
-"""Arrays in a GPU's memory: of PyTorch, CuPy, JAX and other libraries that know DLPack."""
+"""Arrays in a GPU's memory, and of other libraries that know DLPack: PyTorch, CuPy, JAX."""
 
 from typing import Any, TypeVar
 
@@ -28,11 +28,16 @@ def on_gpu(X: Any) -> bool:
         return False
 
 
+def _dispatched(X: Any) -> bool:
+    """Say whether scikit-learn's array_api_dispatch asks for results in the library of ``X``, which is another than NumPy."""
+    return hasattr(X, "__dlpack__") and not isinstance(X, (np.ndarray, np.generic)) and bool(get_config().get("array_api_dispatch"))
+
+
 def on_host(X: Any) -> Any:
-    """Bring an array of a GPU to the host; give back all else as it is."""
-    if not on_gpu(X):
-        return X
-    return (X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)).to_numpy()
+    """Bring an array of a GPU to the host, and under array_api_dispatch any to NumPy; give back all else as it is."""
+    if on_gpu(X):
+        return (X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)).to_numpy()
+    return np.from_dlpack(X) if _dispatched(X) else X
 
 
 def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
@@ -56,11 +61,17 @@ def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
 
 
 def beside(result: _Result, X: Any) -> _Result:
-    """Return a result the type and the place of ``X`` where scikit-learn's array_api_dispatch asks for that."""
-    if not get_config().get("array_api_dispatch") or not on_gpu(X):
+    """Return numbers in the library and on the device of ``X`` where scikit-learn's array_api_dispatch asks for that."""
+    if not _dispatched(X) or np.asarray(result).dtype.kind not in "fiu":
         return result
     from sklearn.utils._array_api import get_namespace_and_device
 
     namespace, _, device = get_namespace_and_device(X)
-    placed: _Result = namespace.asarray(result, device=device)
-    return placed
+    return namespace.asarray(result, device=device)  # type: ignore[no-any-return]
+
+
+def place(estimator: Any, X: Any) -> None:
+    """Move the fitted attributes, but for the classes, beside ``X``."""
+    if _dispatched(X):
+        arrays = {name: value for name, value in vars(estimator).items() if isinstance(value, np.ndarray) and name.endswith("_")}
+        vars(estimator).update({name: beside(value, X) for name, value in arrays.items() if name != "classes_"})

@@ -160,7 +160,7 @@ class Likelihood(Evaluation):
         if on_gpu(X):
             samples = checked(X, type(self).__name__)
         else:
-            X = _arrays.na_as_nan(X)
+            X = _arrays.na_as_nan(on_host(X))
             x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
             if not x.dtype.isnative:
                 x = x.astype(x.dtype.newbyteorder("="))

@@ -125,7 +125,7 @@ class Regression:
 class Mixture:
     """A Gaussian mixture: weights, means and covariances, which never change: the arrays are read-only.
 
-    An estimator's is ``gm.mixture_``. What is computed of samples is float64.
+    An estimator's mixture is ``gm.mixture_``. What is computed of samples is float64.
     Parameters:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.

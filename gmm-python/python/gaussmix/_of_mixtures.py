@@ -6,16 +6,16 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters
-from ._arrays import Floats, Weights, is_plain, load, n_threads, takes_missing, validated
+from ._arrays import Floats, Weights, load, n_threads, validated
 from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._mixture import AnyMixture, Mixture, mixture_of
+from ._reports import Estimator, Task
 from ._samples import ArraySamples
-from ._start import needs_one_unit
+from ._start import Units, needs_one_unit
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
@@ -28,7 +28,7 @@ _DEFAULTS = {"standardize": True}
 with_parameters = partial(with_parameters_of, GaussianMixture, defaults=_DEFAULTS)
 
 
-class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class OfMixtures(Estimator):
     """An estimator with the parameters of `GaussianMixture`, which makes its mixtures.
 
     The decorator `with_parameters_of` says which of them a subclass has.
@@ -51,24 +51,15 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         own = GaussianMixture(n_components, **{**defaults, **params}).get_params(deep=False)
         self.__dict__.update({name: value for name, value in own.items() if name in names})
 
-    def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_missing(self)
-        return tags
-
-    def _validate_params(self) -> None:
-        """Check the parameters, unless equal ones of this class have passed before."""
-        _parameters.validate(self, super()._validate_params)
-
-    def _units(self, x: Floats, weights: Weights) -> _core.Standardization | None:
+    def _units(self, x: Floats, weights: Weights) -> Units:
         """Return the units that fits are made in, if not in those of the data."""
         return _core.Standardization.of(x, weights, needs_one_unit(self.covariance_type)) if self.standardize else None
 
     @staticmethod
-    def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: Weights, units: _core.Standardization | None) -> None:
+    def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: Weights, units: Units, task: Task | None = None) -> None:
         """Fit a mixture of which the parameters are checked, as `GaussianMixture.fit` does, but in these units."""
         with ArraySamples(gm, x, weights, units=units) as samples:
+            samples.task = task
             gm._fit(samples)
 
     def _unfitted(self, **params: Any) -> GaussianMixture:
@@ -80,8 +71,7 @@ class OfMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Check samples, for a fit or for the fitted estimator; in those for the latter the engine looks for NaN."""
         if reset:
             return validated(self, X, reset=True, min_samples=2, check_finite=True)
-        attributes = self.__dict__
-        if "feature_names_in_" not in attributes and is_plain(X, attributes.get("n_features_in_", -1)):
+        if self._takes(X):
             # What scikit-learn's function would do, in less time than it takes to find out.
             return X
         check_is_fitted(self)
@@ -114,3 +104,7 @@ class OfOneMixture(OfMixtures):
             fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
             return fitted
         return self._unfitted()
+
+    def _with(self, gm: GaussianMixture) -> dict[str, Any]:
+        """Return the attributes that follow from the fitted estimator of the mixture."""
+        return {"_gm": gm, "n_iter_": gm.n_iter_}

@@ -152,10 +152,7 @@ def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = Fal
 
 def _type_of(model: Any) -> np.dtype[Any]:
     """Return the type of a model's attributes."""
-    if isinstance(model, GaussianMixtureClassifier):
-        return np.result_type(*(gm.means_.dtype for gm in model._gms))
-    fitted: np.dtype[Any] = getattr(model, "_gm", model).means_.dtype
-    return fitted
+    return np.result_type(*(gm._type() for gm in getattr(model, "_gms", None) or [getattr(model, "_gm", model)]))
 
 
 def _log_total(graph: Graph, mixture: _core.Mixture) -> str:

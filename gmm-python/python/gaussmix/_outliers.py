@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,9 +96,15 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
             x = on_host(x)
             units = self._units(x, weights)
         self._gm = self._to_be_fitted()
-        self._fit_mixture(self._gm, x, weights, units)
-        take_features(self._gm, self)
-        self.n_iter_ = self._gm.n_iter_
+        with self._task(X, y, sample_weight, lambda gm: vars(copy(self)._set(gm, x, X, weights))) as task:
+            self._fit_mixture(self._gm, x, weights, units, task)
+            return self._set(self._gm, x, X, weights)
+
+    def _set(self, gm: GaussianMixture, x: Floats | _core.GpuArray, X: Any, weights: Weights) -> Self:
+        """Set the mixture, and the threshold."""
+        self._gm = gm
+        take_features(gm, self)
+        self.n_iter_ = gm.n_iter_
         share = _AUTO if isinstance(self.contamination, str) else float(self.contamination)
         by_mixture, auto = self.threshold == "mixture", self.contamination == "auto"
         self.offset_ = _threshold(self._scores_of_draws(share), None, share) if by_mixture or auto else -math.inf

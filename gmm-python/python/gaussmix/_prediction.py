@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +10,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core
-from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._arrays import Floats, checked_weights, load, n_threads, validated
 from ._documentation import documented
 from ._fitted import Fitted
 from ._gpu import beside
+from ._parameters import count
 
 
 @documented
@@ -24,11 +24,6 @@ class Prediction(Fitted):
     device: str
     n_jobs: int | None
     random_state: int | np.random.RandomState | None
-
-    def _takes(self, X: object) -> TypeGuard[Floats]:
-        """Say whether the engine takes ``X`` without a check of scikit-learn's before."""
-        attributes = self.__dict__
-        return "feature_names_in_" not in attributes and is_plain(X, attributes.get("n_features_in_", -1))
 
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
         """Bring samples to the device, for a fitted mixture."""
@@ -42,7 +37,7 @@ class Prediction(Fitted):
 
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
         """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
-        return np.dtype(np.float32 if dtype == np.float32 and self.means_.dtype == np.float32 else np.float64)
+        return np.dtype(np.float32 if dtype == np.float32 and self._type() == np.float32 else np.float64)
 
     def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
         # A sample so far away that its log-likelihood is no float32 has -inf, without a warning.
@@ -116,8 +111,7 @@ class Prediction(Fitted):
         )
         seed = 0
         if draws is not None:
-            if not isinstance(draws, Integral) or not 1 <= draws < 2**63:
-                raise ValueError(f"draws is {draws!r}; give the number of draws, from 1 to 2**63 - 1, or None for means")
+            draws = count(draws, "draws")
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
@@ -129,4 +123,5 @@ class Prediction(Fitted):
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.
         """
-        return self.mixture_.sample(n_samples, self.random_state)
+        X, y = self.mixture_.sample(n_samples, self.random_state)
+        return beside(X, self.means_), beside(y, self.means_)

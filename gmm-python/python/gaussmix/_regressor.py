@@ -14,7 +14,7 @@ from . import _core
 from ._arrays import Floats, checked_weights, n_threads, na_as_nan, refuse_non_finite
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
-from ._gpu import on_host
+from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count
 
@@ -97,9 +97,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         self._one_dimension = targets.ndim == 1
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
         weights, self._gm = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
-        self._fit_mixture(self._gm, both, weights, self._units(both, weights))
-        self.n_iter_, self.n_targets_ = self._gm.n_iter_, both.shape[1] - x.shape[1]
-        self._regression()
+        self.n_targets_ = both.shape[1] - x.shape[1]
+        with self._task(X, y, sample_weight, self._with) as task:
+            self._fit_mixture(self._gm, both, weights, self._units(both, weights), task)
+            self.n_iter_ = self._gm.n_iter_
+            self._regression()
         return self
 
     def _targets(self, y: Any, x: Floats) -> Floats:
@@ -131,12 +133,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
             refuse_non_finite(self, X, error)
             raise
 
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        # It is made anew.
-        state.pop("_made", None)
-        return state
-
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.
         Parameters:
@@ -155,11 +151,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         x: Floats = on_host(self._checked(X, reset=False))
         dtype, spread = self._gm._value_type(x.dtype), "std" if return_std else "cov" if return_cov else None
         mean, varies = self._evaluate(self._regression().predict, X, x, spread)
-        y_mean = self._shaped(mean.astype(dtype, copy=False))
+        y_mean = beside(self._shaped(mean.astype(dtype, copy=False)), X)
         if varies is None:
             return y_mean
         varies = varies.astype(dtype, copy=False)
-        return y_mean, self._shaped(varies) if return_std else varies
+        return y_mean, beside(self._shaped(varies) if return_std else varies, X)
 
     def _shaped(self, values: Floats) -> Floats:
         """Return values of the targets in the shape that the targets had."""
@@ -179,7 +175,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         draws = self._evaluate(self._regression().sample, X, x, n_samples, seed)
         y: Floats = draws.swapaxes(1, 2).astype(self._gm._value_type(x.dtype), order="C")
-        return y[:, 0] if self._one_dimension else y
+        return beside(y[:, 0] if self._one_dimension else y, X)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.
@@ -193,4 +189,4 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         t = self.n_targets_
         if targets.shape[1] != t:
             raise ValueError(f"y has {targets.shape[1]} targets, but {type(self).__name__} was fitted to {t}")
-        return self._evaluate(self._regression().log_density, X, x, targets)
+        return beside(self._evaluate(self._regression().log_density, X, x, targets), X)

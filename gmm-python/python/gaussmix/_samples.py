@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _arrays, _core, _start
 from ._arrays import Floats, Weights, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
-from ._reports import Course, Start
+from ._reports import Course, Start, Task
 
 
 class Evaluations(Protocol):
@@ -39,6 +39,8 @@ class Samples(AbstractContextManager["Samples"]):
     estimator: Any
     #: Whether there are labels.
     labelled: bool
+    #: What scikit-learn's callbacks are told.
+    task: Task | None = None
     #: The units of standardised samples.
     units: _core.Standardization | None = None
 

@@ -16,7 +16,7 @@ from sklearn.utils import check_array, check_random_state
 
 from . import _core
 from ._arrays import Floats, Weights, n_threads
-from ._gpu import on_gpu
+from ._gpu import on_gpu, on_host
 from ._reports import Start
 from ._warnings import warn
 
@@ -82,7 +82,7 @@ def checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
     array: Floats = values
     # An array of another shape may be of any size.
     if getattr(values, "shape", shape) == shape:
-        array = check_array(values, dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
+        array = check_array(on_host(values), dtype=[np.float64, np.float32], ensure_2d=False, allow_nd=len(shape) == 3)
     if array.shape != shape:
         raise ValueError(f"The parameter '{name}' should have the shape of {shape}, but got {array.shape}")
     return array
@@ -206,7 +206,7 @@ def _given_statistics(X: Floats, estimator: Any, random_state: RandomState, samp
     k, given = estimator.n_components, estimator.init_params
     if callable(given):
         given = given(X, k, random_state)
-    array = np.asarray(given)
+    array = np.asarray(on_host(given))
     n_samples, n_features = X.shape
     if array.shape == (n_samples, k) and array.dtype.kind in "fiub":
         resp = array.astype(np.float64)

@@ -13,6 +13,7 @@ from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import Fitted
 from ._fitting import Fitting
+from ._gpu import on_host
 from ._parameters import BayesianScikitLearn
 from ._reports import Iteration
 
@@ -84,26 +85,23 @@ class FittedPosterior(Fitted):
                 "weight_concentration_prior_type": self.weight_concentration_prior_type,
                 "weight_concentration": float(self.weight_concentration_prior_),
                 "mean_precision": float(self.mean_precision_prior_),
-                "mean": self.mean_prior_,
+                "mean": on_host(self.mean_prior_),
                 "degrees_of_freedom": float(self.degrees_of_freedom_prior_),
-                "covariance": np.reshape(self.covariance_prior_, _start.shape_of(kind, 1, d)),
+                "covariance": np.reshape(on_host(self.covariance_prior_), _start.shape_of(kind, 1, d)),
             }
-            degrees = np.broadcast_to(self.degrees_of_freedom_, k)
-            concentration = np.atleast_2d(self.weight_concentration_)
-            posterior = _core.VariationalMixture(prior, mixture, concentration, self.mean_precision_, degrees)
+            degrees = np.broadcast_to(on_host(self.degrees_of_freedom_), k)
+            concentration = np.atleast_2d(on_host(self.weight_concentration_))
+            posterior = _core.VariationalMixture(prior, mixture, concentration, on_host(self.mean_precision_), degrees)
         return mixture, posterior, posterior.density
 
     def _point(self) -> _core.Mixture:
-        point: _core.Mixture = self._current()[0]
-        return point
+        return self._current()[0]  # type: ignore[no-any-return]
 
     def _posterior(self) -> _core.VariationalMixture:
-        posterior: _core.VariationalMixture = self._current()[1]
-        return posterior
+        return self._current()[1]  # type: ignore[no-any-return]
 
     def _mixture(self) -> _core.Mixture:
-        density: _core.Mixture = self._current()[2]
-        return density
+        return self._current()[2]  # type: ignore[no-any-return]
 
     def _log_factor(self) -> float:
         return self._posterior().log_total
@@ -251,7 +249,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         before = self._posterior()
         after = before.update(average.scaled(total), self.reg_covar, _parameters.frozen(self.freeze, self.n_components))
         bound = after.lower_bound_of(before, statistics.scaled(total / statistics.weight), self.reg_covar)
-        self._set(after, self.means_.dtype)
+        self._set(after, self._type())
         self._seen = seen
         return bound
 

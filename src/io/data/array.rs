@@ -1,10 +1,9 @@
-//! What is read from a file: samples as an array, and the shapes of arrays.
+//! Samples read from a file as an array, and checks of the shapes of arrays.
 use crate::io::error::Problem;
 use gmm_host::Samples;
 use ndarray::{Array2, s};
 
-/// The element types of data: float16 and float32 are read as float32, all other numbers as
-/// float64.
+/// The element types of data: float16 and float32 are read as float32, all other numbers as float64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::io) enum Dtype {
     F32,
@@ -19,7 +18,6 @@ impl Dtype {
         }
     }
 
-    /// Bytes of an element.
     pub fn size(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -38,7 +36,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// (N, D).
+    /// Returns (N, D).
     pub fn dim(&self) -> (usize, usize) {
         match self {
             Self::F32(x) => x.dim(),
@@ -46,7 +44,7 @@ impl Data {
         }
     }
 
-    /// Name of the element type.
+    /// Returns the name of the element type.
     pub fn dtype(&self) -> &'static str {
         match self {
             Self::F32(_) => Dtype::F32.name(),
@@ -54,7 +52,7 @@ impl Data {
         }
     }
 
-    /// Bytes of the values.
+    /// Returns the size of the values in bytes.
     pub fn n_bytes(&self) -> u64 {
         match self {
             Self::F32(x) => size_of::<f32>() as u64 * x.len() as u64,
@@ -62,7 +60,6 @@ impl Data {
         }
     }
 
-    /// Some of the rows.
     pub(super) fn rows(&self, rows: std::ops::Range<usize>) -> Self {
         match self {
             Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),
@@ -70,7 +67,7 @@ impl Data {
         }
     }
 
-    /// The data with NaN where one of these numbers stands.
+    /// Replaces these numbers by NaN.
     pub(super) fn with_missing(mut self, numbers: &[f64]) -> Self {
         if !numbers.is_empty() {
             match &mut self {
@@ -81,7 +78,7 @@ impl Data {
         self
     }
 
-    /// The data as checked samples that own it. Errors: as [`samples`](Self::samples).
+    /// Returns the data as checked samples that own it. Errors: as [`samples`](Self::samples).
     pub fn into_samples<'a>(self) -> gmm_host::Result<Samples<'a>> {
         match self {
             Self::F32(x) => Samples::from_shared_f32(x.into_shared()),
@@ -89,8 +86,7 @@ impl Data {
         }
     }
 
-    /// As [`into_samples`](Self::into_samples), with NaN for values that are missing:
-    /// [`Samples::with_missing`].
+    /// Like [`into_samples`](Self::into_samples), with NaN for missing values: [`Samples::with_missing`].
     pub fn into_samples_with_missing<'a>(self) -> gmm_host::Result<Samples<'a>> {
         match self {
             Self::F32(x) => Samples::with_shared_missing(x.into_shared()),
@@ -98,8 +94,7 @@ impl Data {
         }
     }
 
-    /// As [`samples`](Self::samples), with NaN for values that are missing:
-    /// [`Samples::with_missing`].
+    /// Like [`samples`](Self::samples), with NaN for missing values: [`Samples::with_missing`].
     pub fn samples_with_missing(&self) -> gmm_host::Result<Samples<'_>> {
         match self {
             Self::F32(x) => Samples::with_missing(x.view()),
@@ -107,7 +102,7 @@ impl Data {
         }
     }
 
-    /// The data as checked samples. Errors: [`gmm_host::Error::EmptyData`],
+    /// Returns the data as checked samples. Errors: [`gmm_host::Error::EmptyData`],
     /// [`gmm_host::Error::NonFiniteSample`].
     pub fn samples(&self) -> gmm_host::Result<Samples<'_>> {
         match self {
@@ -117,21 +112,21 @@ impl Data {
     }
 }
 
-/// (N, D) of an array of samples with this shape.
+/// Returns (N, D) of an array of samples with this shape.
 pub(super) fn matrix_shape(shape: &[usize]) -> Result<(usize, usize), Problem> {
     match *shape {
         [n, d] => Ok((n, d)),
         _ => Err(Problem::format(format!(
-            "the array has shape {shape:?} where (samples, features) is needed{}",
+            "the array has shape {shape:?}; expected (samples, features){}",
             if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
         ))),
     }
 }
 
-/// Checks the shape of an array of one number for each sample.
+/// Checks the shape of an array with one number for each sample.
 pub(super) fn check_vector_shape(shape: &[usize]) -> Result<(), Problem> {
     match *shape {
         [_] | [_, 1] => Ok(()),
-        _ => Err(Problem::format(format!("the array has shape {shape:?} where (samples,) is needed"))),
+        _ => Err(Problem::format(format!("the array has shape {shape:?}; expected (samples,)"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Columns of Arrow: what Parquet and Arrow IPC files hold.
+//! Columns of Arrow, as in Parquet and Arrow IPC files.
 use super::array::Dtype;
 use super::block::{Block, Ids};
 use super::columns::{Field, Kind, Projection};
@@ -15,12 +15,12 @@ use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use std::fs::File;
 
-/// Most rows that are converted at a time.
+/// The most rows converted at a time.
 const SLICE_ROWS: usize = 8192;
 
-/// The columns of a schema. float16 and float32 are read as float32, all other numbers as float64.
+/// Returns the columns of a schema. float16 and float32 are read as float32, all other numbers as float64.
 pub(super) fn fields(schema: &Schema) -> Vec<Field> {
-    // The names that pandas gives to indices that have none.
+    // The names that pandas gives to unnamed indices.
     let is_index = |name: &str| name.starts_with("__index_level_") && name.ends_with("__");
     let field = |field: &arrow_schema::FieldRef| Field {
         name: Some(field.name().clone()),
@@ -31,7 +31,6 @@ pub(super) fn fields(schema: &Schema) -> Vec<Field> {
     schema.fields().iter().map(field).collect()
 }
 
-/// What a column of a type holds.
 pub(super) fn kind(data_type: &DataType) -> Kind {
     use DataType::*;
     let what = match data_type {
@@ -55,19 +54,18 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
 /// Batches of rows of a file, in order.
 pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Problem>> + Send>;
 
-/// Begins to read the columns [`needed`] of a file that was opened once more, with a group, of
-/// which the first rows are not wanted. Gives the batches, and how many rows of the first of them
-/// are not wanted.
+/// Reads the columns [`needed`] of a reopened file, from a group on, without a number of rows at its beginning. Returns
+/// the batches, and how many rows of the first batch to skip.
 pub(super) type ReadGroups =
     Box<dyn Fn(File, &Projection, usize, usize) -> Result<(Batches, usize), Problem> + Send + Sync>;
 
-/// An open file of Arrow's columns in groups of rows (row groups of Parquet, record batches of
-/// Arrow IPC), each of which can be read at any time.
+/// An open file of Arrow's columns in groups of rows (row groups of Parquet, record batches of Arrow IPC), each of
+/// which can be read at any time.
 pub(super) struct Grouped {
     file: File,
     stamp: FileStamp,
     schema: SchemaRef,
-    /// First row of each group, and the number of rows at the end.
+    /// The first row of each group, and then the number of rows.
     starts: Vec<usize>,
     read: ReadGroups,
 }
@@ -83,7 +81,7 @@ impl Grouped {
         let mut starts = vec![0usize];
         for rows in group_rows {
             let end = usize::try_from(rows).ok().and_then(|rows| starts[starts.len() - 1].checked_add(rows));
-            starts.push(end.ok_or_else(|| damaged("a group of rows has an impossible number of them"))?);
+            starts.push(end.ok_or_else(|| damaged("a group of rows has an impossible length"))?);
         }
         Ok(Self { file, stamp, schema, starts, read })
     }
@@ -96,12 +94,11 @@ impl Grouped {
         self.starts[self.starts.len() - 1]
     }
 
-    /// The size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.stamp.size()
     }
 
-    /// All rows, with all columns in their order.
+    /// Reads all rows, with all columns in their order.
     pub fn all(&self) -> Result<(SchemaRef, Batches), Problem> {
         let columns = (0..self.schema.fields().len()).collect();
         let (names, left_out, dtype) = (None, Vec::new(), Dtype::F64);
@@ -111,7 +108,7 @@ impl Grouped {
         Ok((self.schema.clone(), batches))
     }
 
-    /// The rows, beginning with row `start`.
+    /// Reads the rows from row `start` on.
     pub fn rows(&self, projection: &Projection, start: usize) -> Result<BatchRows, Problem> {
         self.stamp.check(&self.file)?;
         let again = || self.file.try_clone().map_err(Problem::io("read it"));
@@ -127,15 +124,15 @@ impl Grouped {
 /// The rows of a file of Arrow's columns, in order.
 pub(super) struct BatchRows {
     batches: Batches,
-    /// The current batch, and how many of its rows were read.
+    /// The current batch, and the number of its rows read so far.
     current: Option<(RecordBatch, usize)>,
-    /// Where the features and the identifier are among the columns that were asked for.
+    /// The positions of the features and the identifier among the requested columns.
     features: Vec<usize>,
     id: Option<usize>,
     stamp: Stamp,
 }
 
-/// The columns to ask a file for: those of the features and of the identifier, ascending.
+/// Returns the columns to request from a file: those of the features and of the identifier, ascending.
 pub(super) fn needed(projection: &Projection) -> Vec<usize> {
     let mut needed: Vec<usize> = projection.columns.iter().copied().chain(projection.id).collect();
     needed.sort_unstable();
@@ -153,19 +150,18 @@ impl BatchRows {
         Self { batches, current: None, features, id: projection.id.as_ref().map(place), stamp }
     }
 
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
-    /// number.
+    /// Appends the next rows, at most `limit`, to a block and returns their number.
     pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
         let (features, id) = (self.features.clone(), self.id);
         self.pass(limit, SLICE_ROWS, |part| guarded(|| append(part, &features, id, block)))
     }
 
-    /// Passes over rows, as many as there are, but at most `limit`. Gives their number.
+    /// Skips the next rows, at most `limit`, and returns their number.
     pub fn skip(&mut self, limit: usize) -> Result<usize, Problem> {
         self.pass(limit, usize::MAX, |_| Ok(()))
     }
 
-    /// Calls `take` with the next rows, at most so many at a time.
+    /// Calls `take` with the next rows, at most `at_a_time` each.
     fn pass(
         &mut self,
         limit: usize,
@@ -194,8 +190,7 @@ impl BatchRows {
             Ok(count)
         };
         let count = pass();
-        // If the file changed in the meantime, that is the error to report, not what was read of
-        // it.
+        // If the file has changed, report the change rather than its content.
         self.stamp.check()?;
         count
     }
@@ -212,7 +207,7 @@ fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mu
     Ok(())
 }
 
-/// The values of a column as float64, NaN where there is none.
+/// Returns the values of a column as float64, NaN for nulls.
 pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
     fn convert<T: ArrowPrimitiveType>(array: &dyn Array, number: impl Fn(T::Native) -> f64) -> Vec<f64> {
         let array: &PrimitiveArray<T> = array.as_primitive();
@@ -239,7 +234,7 @@ pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
     })
 }
 
-/// The values of a column that identifies rows.
+/// Returns the values of a column that identifies rows.
 pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
     fn integers<T: ArrowPrimitiveType>(array: &dyn Array) -> Ids
     where

@@ -15,13 +15,12 @@ use std::sync::Arc;
 
 /// The first and the last bytes of a file.
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// Bytes of the length of the footer and of the magic bytes, at the end of a file.
+/// The bytes at the end of a file: the length of the footer and the magic bytes.
 const TRAILER: u64 = 10;
-/// By less than this factor do LZ4 and Zstandard compress: a block of 128 KiB takes at least
-/// 4 bytes.
+/// An upper bound of the compression by LZ4 and Zstandard: a block of 128 KiB takes at least 4 bytes.
 const MAX_RATIO: i64 = 1 << 16;
 
-/// Opens an Arrow file, and reads the schema and the places of the record batches.
+/// Opens an Arrow file, and reads the schema and the positions of the record batches.
 pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     let (file, stamp) = FileStamp::open(path)?;
     let (schema, group_rows) = guarded(|| read_places(&file, stamp.size()))?;
@@ -37,13 +36,12 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     Grouped::new((file, stamp), Arc::new(schema), group_rows, Box::new(read))
 }
 
-/// Reads the footer and the headers of all batches, and makes sure that every length that they
-/// claim is possible: memory is taken for them later. Gives the schema and the number of rows of
-/// each record batch.
+/// Reads the footer and the headers of all batches, and checks that every length in them is possible, because memory is
+/// later taken for them. Returns the schema and the number of rows of each record batch.
 fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     let read = |at: u64, length: u64| {
         if at.checked_add(length).is_none_or(|end| end > size) {
-            return Err(damaged("a part lies beyond its end; it was cut short, perhaps"));
+            return Err(damaged("a part lies beyond its end; it may have been cut short"));
         }
         // At most the size of the file.
         let mut bytes = vec![0; length as usize];
@@ -67,7 +65,7 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     let length = u64::try_from(i32::from_le_bytes([length[0], length[1], length[2], length[3]])).ok();
     let footer = length.and_then(|length| (size - TRAILER).checked_sub(length).map(|at| (at, length)));
     let Some((at, length)) = footer.filter(|_| magic == MAGIC) else {
-        return Err(damaged("it has no footer; it was cut short, or is not finished"));
+        return Err(damaged("it has no footer; it was cut short, or is unfinished"));
     };
     let bytes = read(at, length)?;
     let footer = root_as_footer(&bytes).map_err(damaged)?;
@@ -79,10 +77,10 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
             (part(block.offset())?, part(block.metaDataLength().into())?, part(block.bodyLength())?);
         let end = at.checked_add(header).and_then(|at| at.checked_add(body));
         if end.is_none_or(|end| end > size) {
-            return Err(damaged("a part lies beyond its end; it was cut short, perhaps"));
+            return Err(damaged("a part lies beyond its end; it may have been cut short"));
         }
         let bytes = read(at, header)?;
-        // A marker of four bytes, which old files do not have, and the length.
+        // A marker of four bytes, absent in old files, and the length.
         let skip = if bytes.starts_with(&[0xff; 4]) { 8 } else { 4 };
         let message = bytes.get(skip..).ok_or_else(|| damaged("a part has no header"))?;
         let message = root_as_message(message).map_err(damaged)?;
@@ -95,10 +93,9 @@ fn read_places(file: &File, size: u64) -> Result<(Schema, Vec<i64>), Problem> {
     Ok((schema, group_rows))
 }
 
-/// Makes sure that the lengths which the header of a batch claims are possible: those of its
-/// buffers in a body of so many bytes, by the first eight bytes of a compressed buffer, which
-/// `head` reads, those of what it is decompressed to, and those of its columns. Gives the number of
-/// rows.
+/// Checks that the lengths in the header of a batch are possible: those of its buffers in a body of `body` bytes, their
+/// decompressed lengths (the first eight bytes of a compressed buffer, read by `head`), and those of its columns.
+/// Returns the number of rows.
 pub(super) fn check_batch(
     message: Message<'_>,
     schema: &Schema,
@@ -107,7 +104,7 @@ pub(super) fn check_batch(
 ) -> Result<i64, Problem> {
     let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
     let rows = message.header_as_record_batch();
-    let batch = rows.or(dictionary).ok_or_else(|| damaged("a part is no record batch"))?;
+    let batch = rows.or(dictionary).ok_or_else(|| damaged("a part is not a record batch"))?;
     // Bytes of all buffers, decompressed.
     let mut decompressed = 0u64;
     for buffer in batch.buffers().into_iter().flatten() {
@@ -124,7 +121,7 @@ pub(super) fn check_batch(
                 return Err(damaged("a buffer claims more than it can hold"));
             }
             if claimed < 0 {
-                // It is not compressed, although others are.
+                // This buffer is not compressed, although others are.
                 claimed = buffer.length();
             }
         }
@@ -134,12 +131,12 @@ pub(super) fn check_batch(
     let mut nodes = batch.nodes().into_iter().flatten().map(|node| node.length());
     let differs = |length: Option<i64>| length != Some(batch.length());
     match rows {
-        // Each column has a node, and after it those of its children.
+        // Each column has a node, followed by those of its children.
         Some(_) => {
             for field in schema.fields() {
                 if differs(nodes.next()) {
                     return Err(damaged(format_args!(
-                        "column `{}` has another number of rows than its record batch",
+                        "column `{}` and its record batch have different numbers of rows",
                         short(field.name())
                     )));
                 }
@@ -153,7 +150,7 @@ pub(super) fn check_batch(
     }
     let is_number = |field: &Arc<Field>| matches!(arrow::kind(field.data_type()), Kind::Number(_));
     if rows.is_some() && schema.fields().iter().any(is_number) {
-        // A number takes a bit at least.
+        // A number takes at least a bit.
         let most = i64::try_from(decompressed).unwrap_or(i64::MAX).saturating_mul(8);
         if batch.length() > most {
             return Err(damaged("a record batch claims more rows than it can hold"));
@@ -162,7 +159,7 @@ pub(super) fn check_batch(
     Ok(batch.length())
 }
 
-/// How many nodes the children of a column have, and theirs.
+/// Returns the number of nodes of a column's descendants.
 fn descendants(data_type: &DataType) -> usize {
     let of = |field: &Field| 1 + descendants(field.data_type());
     match data_type {

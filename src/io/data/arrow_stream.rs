@@ -1,5 +1,4 @@
-//! Arrow IPC streams: messages one after the other without a footer, as programs write them to
-//! pipes.
+//! Arrow IPC streams: consecutive messages without a footer, as programs write them to pipes.
 use super::arrow::{self, BatchRows};
 use super::arrow_ipc::check_batch;
 use super::columns::{Field, Projection};
@@ -16,21 +15,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a stream, and each message of it, begins with, before the length of the message.
+/// The beginning of a stream and of each of its messages, before the length of the message.
 pub(super) const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// A stream of which the schema was read.
+/// A stream whose schema was read.
 pub(super) struct ArrowStream {
     path: PathBuf,
     schema: SchemaRef,
-    /// What the file was when the schema was read; none for a pipe.
+    /// The stamp of the file when the schema was read; `None` for a pipe.
     stamp: Option<FileStamp>,
-    /// The rest of a pipe, which can be read only once, until the rows are read.
+    /// The unread rest of a pipe, which can be read only once.
     rest: Mutex<Option<Messages>>,
 }
 
 impl ArrowStream {
-    /// Whether a file is a stream.
     pub fn is_at(path: &Path) -> Result<bool, Problem> {
         let (file, _) = FileStamp::open(path)?;
         let mut head = Vec::new();
@@ -38,7 +36,7 @@ impl ArrowStream {
         Ok(head == CONTINUATION)
     }
 
-    /// Reads the schema. The rows are read from the path again if it is that of a regular file.
+    /// Reads the schema. The rows of a regular file are read from the path again.
     pub fn open(path: &Path, stream: Stream, regular: bool) -> Result<Self, Problem> {
         let stamp = stream.stamp.value();
         let messages = guarded(|| Messages::begin(stream))?;
@@ -50,7 +48,7 @@ impl ArrowStream {
         arrow::fields(&self.schema)
     }
 
-    /// The rows, beginning with the first.
+    /// Reads the rows from the first on.
     pub fn rows(&self, projection: &Projection) -> Result<BatchRows, Problem> {
         let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
         let messages = match rest {
@@ -77,7 +75,7 @@ impl ArrowStream {
     }
 }
 
-/// The messages behind the schema.
+/// The messages after the schema.
 struct Messages {
     content: Box<dyn Read + Send>,
     stamp: Stamp,
@@ -93,7 +91,7 @@ impl Messages {
         let schema = message.header_as_schema().ok_or_else(|| damaged("it does not begin with a schema"))?;
         let schema = arrow_ipc::convert::try_fb_to_schema(schema).map_err(damaged)?;
         let mut decoder = StreamDecoder::new();
-        // The decoder looks at it when the next message comes.
+        // The decoder reads it when the next message comes.
         decoder.decode(&mut Buffer::from_vec(first.bytes)).map_err(damaged)?;
         Ok(Self { content, stamp, decoder, schema: Arc::new(schema) })
     }
@@ -115,8 +113,7 @@ impl MessageBytes {
     }
 }
 
-/// Reads the next message; `None` at the end. Memory is taken as the bytes come, whatever length
-/// they claim.
+/// Reads the next message; `None` at the end. Memory is taken as the bytes come, whatever the claimed length.
 fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem> {
     let mut bytes = Vec::new();
     let mut append = |bytes: &mut Vec<u8>, length: u64| {
@@ -126,11 +123,11 @@ fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem>
     };
     let begun = append(&mut bytes, 4);
     if bytes.is_empty() {
-        // A stream may end without a mark.
+        // The mark at the end of a stream is optional.
         return Ok(None);
     }
     begun?;
-    // Old streams do not have the marker.
+    // Old streams lack the marker.
     if bytes == CONTINUATION {
         append(&mut bytes, 4)?;
     }
@@ -146,8 +143,8 @@ fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem>
     Ok(Some(MessageBytes { bytes, header }))
 }
 
-/// The message of a batch, for the decoder. It takes memory for what the header claims, which is
-/// therefore checked first.
+/// Returns the message of a batch for the decoder, which takes memory as the header claims; so the header is checked
+/// first.
 fn checked(message: MessageBytes, schema: &Schema) -> Result<Buffer, Problem> {
     let body = message.body();
     let header = root_as_message(message.header()).map_err(damaged)?;

@@ -6,17 +6,17 @@ use ndarray::{Array2, ArrayView2};
 use std::collections::{HashMap, TryReserveError};
 use std::hash::Hash;
 
-/// The values of a column that identifies rows; `None` where a value is missing.
+/// The values of a column that identifies rows; `None` for missing values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ids {
     /// Whole numbers.
     Integers(Vec<Option<i64>>),
-    /// Anything else, as text.
+    /// Other values, as text.
     Texts(Vec<Option<String>>),
 }
 
 impl Ids {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         match self {
             Self::Integers(ids) => ids.len(),
@@ -24,12 +24,12 @@ impl Ids {
         }
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The identifier of a row as text; empty where it is missing.
+    /// Returns the identifier of a row as text; empty if missing.
     pub fn text(&self, row: usize) -> String {
         match self {
             Self::Integers(ids) => ids[row].map(|id| id.to_string()).unwrap_or_default(),
@@ -37,7 +37,7 @@ impl Ids {
         }
     }
 
-    /// Some of the rows.
+    /// Returns a range of the rows.
     #[must_use]
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Self {
         match self {
@@ -46,10 +46,10 @@ impl Ids {
         }
     }
 
-    /// The rows of these numbers.
+    /// Returns the rows with these numbers.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If a row does not exist.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         match self {
@@ -58,15 +58,14 @@ impl Ids {
         }
     }
 
-    /// Divides the rows into groups of the same value: the values (G,), in order and each once, and
-    /// for each row the number of its group (N,).
+    /// Divides the rows into groups of equal values. Returns the distinct values (G,) in order, and the number of each
+    /// row's group (N,).
     ///
     /// # Errors
     /// The first row without a value.
     pub fn groups(&self) -> std::result::Result<(Self, Vec<usize>), usize> {
         fn divide<T: Ord + Hash>(ids: &[Option<T>]) -> std::result::Result<(Vec<usize>, Vec<usize>), usize> {
-            // The first row of each group, in the order of these rows, and then in that of the
-            // values.
+            // The first row of each group, in the order of rows, later in the order of values.
             let (mut numbers, mut firsts) = (HashMap::new(), Vec::new());
             let mut of_row = Vec::with_capacity(ids.len());
             for (row, id) in ids.iter().enumerate() {
@@ -90,7 +89,7 @@ impl Ids {
         Ok((self.select(&firsts), of_row))
     }
 
-    /// These rows and more of them. Where some are numbers and others are not, all become texts.
+    /// Joins the rows with more rows. If only some are numbers, all become texts.
     pub(in crate::io) fn and(self, more: Self) -> Self {
         match (self, more) {
             (Self::Integers(mut ids), Self::Integers(more)) => {
@@ -117,11 +116,10 @@ fn no_memory(_: TryReserveError) -> Problem {
     Problem::format("there is too little memory for its numbers; read fewer rows or columns at a time (--memory)")
 }
 
-/// Rows that were read: numbers in row-major order, and identifiers if there is a column of them.
+/// Rows read so far: numbers in row-major order, and identifiers if the table has a column of them.
 pub(super) struct Block {
     values: Values,
     ids: Option<Ids>,
-    /// Bytes of the texts that identify rows.
     text_bytes: u64,
 }
 
@@ -139,7 +137,7 @@ impl Block {
         Self { values, ids: None, text_bytes: 0 }
     }
 
-    /// Reserves memory for so many more numbers, and no more.
+    /// Reserves memory for exactly `count` more numbers.
     pub fn reserve(&mut self, count: usize) -> Result<(), Problem> {
         let reserved = match &mut self.values {
             Values::F32(values) => values.try_reserve_exact(count),
@@ -148,8 +146,7 @@ impl Block {
         reserved.map_err(no_memory)
     }
 
-    /// Makes room for as many numbers again, at most for `most`, so that it grows here, where there
-    /// may be too little memory.
+    /// Doubles the room for numbers, by at most `most`, so that a lack of memory shows here.
     pub fn grow(&mut self, most: usize) -> Result<(), Problem> {
         let grown = match &mut self.values {
             Values::F32(values) => values.try_reserve(values.len().min(most)),
@@ -158,12 +155,12 @@ impl Block {
         grown.map_err(no_memory)
     }
 
-    /// Bytes of the texts that identify rows.
+    /// Returns the size in bytes of the texts that identify rows.
     pub fn text_bytes(&self) -> u64 {
         self.text_bytes
     }
 
-    /// Bytes of the numbers, and of the texts that identify rows.
+    /// Returns the size in bytes of the numbers and of the texts that identify rows.
     pub fn n_bytes(&self) -> u64 {
         let numbers = match &self.values {
             Values::F32(values) => size_of_val(&values[..]),
@@ -173,7 +170,6 @@ impl Block {
         (numbers + ids) as u64 + self.text_bytes
     }
 
-    /// Appends a number.
     pub fn push(&mut self, value: f64) {
         match &mut self.values {
             Values::F32(values) => values.push(value as f32),
@@ -181,7 +177,7 @@ impl Block {
         }
     }
 
-    /// Appends rows of an array. Gives their number.
+    /// Appends rows of an array and returns their number.
     pub fn append(&mut self, rows: &Data, projection: &Projection) -> usize {
         fn each<T: Copy + Into<f64>>(block: &mut Block, rows: ArrayView2<'_, T>, projection: &Projection) {
             for row in rows.outer_iter() {
@@ -198,7 +194,6 @@ impl Block {
         rows.dim().0
     }
 
-    /// Appends an identifier.
     pub fn push_text(&mut self, id: Option<String>) {
         match &mut self.ids {
             Some(Ids::Texts(ids)) => {
@@ -209,7 +204,7 @@ impl Block {
         }
     }
 
-    /// Appends identifiers. Where some are numbers and others are not, all become texts.
+    /// Appends identifiers. If only some are numbers, all become texts.
     pub fn append_ids(&mut self, more: Ids) {
         if let Ids::Texts(texts) = &more {
             self.text_bytes += texts.iter().flatten().map(String::len).sum::<usize>() as u64;
@@ -220,7 +215,7 @@ impl Block {
         });
     }
 
-    /// The rows as an array of `columns` columns, and their identifiers.
+    /// Returns the rows as an array of `columns` columns, and their identifiers.
     pub fn finish(self, columns: usize) -> (Data, Option<Ids>) {
         fn array<T>(values: Vec<T>, columns: usize) -> Array2<T> {
             let rows = values.len().checked_div(columns).unwrap_or(0);

@@ -1,98 +1,90 @@
-//! Which columns of a table are features.
+//! The choice of features among the columns of a table.
 use super::array::Dtype;
 use super::decimal::Decimal;
 use crate::io::Problem;
 use std::collections::HashSet;
 
-/// Most names that an error lists.
+/// An error lists at most this many names.
 pub(super) const MAX_LISTED: usize = 12;
-/// Most names that an advice lists, which a user copies.
+/// Advice, which a user copies, lists at most this many names.
 pub(super) const MAX_ADVISED: usize = 100;
-/// Most characters of a name in an error.
+/// The longest name in an error, in characters.
 const MAX_LENGTH: usize = 40;
 
-/// Which columns of a table to take, by their names or by their numbers, counted from 0 (a name
-/// counts before a number). And how text is written.
+/// The columns of a table to take, by name or by number counted from 0 (a name takes precedence), and the notation of
+/// text.
 #[derive(Debug, Clone, Default)]
 pub struct ColumnSelection {
     /// The features, in this order. Empty: all columns.
     pub columns: Vec<String>,
     /// Columns that are not features.
     pub drop: Vec<String>,
-    /// A column that identifies the rows and is kept for results. It is a feature only if `columns`
-    /// names it.
+    /// A column that identifies the rows and is kept for results. It is a feature only if `columns` names it.
     pub id: Option<String>,
-    /// A column whose values divide the rows into groups. It takes the place of `id`, and is never a
-    /// feature.
+    /// A column whose values divide the rows into groups. It replaces `id`, and is never a feature.
     pub by: Option<String>,
-    /// The names of the features of a model, which are found in the table by name. A table without
-    /// names is taken as it is.
+    /// The names of a model's features, which are found in the table by name. A table without names is taken as it is.
     pub model: Option<Vec<String>>,
-    /// How decimals are written in text. `None`: with a point, unless the beginning of a text whose
-    /// fields are not separated by commas shows that it is a comma.
+    /// The decimal mark of text. `None`: a point, unless the beginning of a text whose fields are not separated by
+    /// commas shows that it is a comma.
     pub decimal: Option<Decimal>,
-    /// Whether the first line of a text, behind comments, is a header. `None`: it is one if it has
-    /// names, or numbers that look like names.
+    /// Whether the first line of a text, after comments, is a header. `None`: yes if it has names, or numbers that look
+    /// like names.
     pub header: Option<bool>,
-    /// Lines of a text before its header or, without one, its first row.
+    /// The number of lines to skip before the header or, without one, the first row.
     pub skip_lines: usize,
-    /// The last line of a text that is read, counted from 1: notes may follow it. `None`: all are.
+    /// The last line of a text to read, counted from 1: notes may follow it. `None`: all lines are read.
     pub last_line: Option<usize>,
-    /// What stands for a missing value besides the usual words, in any case of letters. A number
-    /// stands for one in every format, however it is written.
+    /// Further texts that stand for a missing value, in upper or lower case. A number stands for one in every format,
+    /// in any notation.
     pub na_values: Vec<String>,
 }
 
 /// A column of a file, as the header or the schema describes it.
 #[derive(Debug, Clone)]
 pub(super) struct Field {
-    /// `None` where the file has no names.
+    /// `None` if the file has no names.
     pub name: Option<String>,
     pub kind: Kind,
-    /// Whether it is an index of the rows that a library has written with them, and no feature
-    /// unless it is named.
+    /// Whether a library wrote the column as an index of the rows. An index is a feature only if named.
     pub is_index: bool,
     /// Whether a value is known to be missing.
     pub has_missing: bool,
 }
 
-/// What a column holds.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// Numbers (for text: by its beginning), which are read as this type.
+    /// Numbers, to be read as this type (for text, judged by its beginning).
     Number(Dtype),
     /// Something else, in words.
     Other(String),
 }
 
-/// The columns of a file that are read.
+/// The columns of a file to read.
 #[derive(Debug, Clone)]
 pub(super) struct Projection {
     /// The numbers of the features' columns, in the order of the features.
     pub columns: Vec<usize>,
-    /// The names of the features, which are distinct. `None` where the file has none.
+    /// The distinct names of the features. `None` if the file has no names.
     pub names: Option<Vec<String>>,
-    /// The number of the column that identifies the rows.
     pub id: Option<usize>,
     /// The names of columns that the model does not have.
     pub left_out: Vec<String>,
     /// The name of an index of the rows that is left out.
     pub index: Option<String>,
-    /// The element type that holds all features.
     pub dtype: Dtype,
 }
 
 impl ColumnSelection {
-    /// Finds the columns among those of a file.
     pub(super) fn resolve(&self, fields: &[Field]) -> Result<Projection, Problem> {
         self.resolve_names(fields, self.model.as_deref(), "the model was fitted to columns")
     }
 
-    /// Finds the columns of another file, by the names that the features have in the first file.
+    /// Finds the columns of another file by the names of the features in the first file.
     pub(super) fn resolve_as(&self, fields: &[Field], names: &[String]) -> Result<Projection, Problem> {
         let selection = Self { columns: Vec::new(), drop: Vec::new(), ..self.clone() };
         let mut projection = selection.resolve_names(fields, Some(names), "the first file has columns")?;
-        // What the options leave out is no news.
+        // Columns left out by options need no remark.
         let by_model = self.model.is_some() && self.columns.is_empty();
         projection.left_out.retain(|name| by_model && !self.drop.contains(name));
         Ok(projection)
@@ -140,7 +132,7 @@ impl ColumnSelection {
         }
         if let Some(by) = by.filter(|by| columns.contains(by)) {
             return Err(Problem::format(format!(
-                "--columns names `{}`, which --by names too: it is no feature",
+                "`{}` is the column of --by, so it cannot be a feature; remove it from --columns",
                 short(&name(by))
             )));
         }
@@ -157,7 +149,7 @@ impl ColumnSelection {
         let index = (0..fields.len()).find(left_out_index).map(name);
         columns.retain(|column| !drop.contains(column));
         if columns.is_empty() && !fields.is_empty() {
-            return Err(Problem::format("no column is left that could be a feature"));
+            return Err(Problem::format("no column is left to be a feature"));
         }
         let mut left_out = Vec::new();
         if let Some(wanted) = wanted.filter(|_| named) {
@@ -183,7 +175,7 @@ impl ColumnSelection {
                 wanted.filter(|wanted| !wanted.is_empty() && wanted.len() == columns.len()).map(<[String]>::to_vec)
             }
         };
-        // By a name that stands for two columns a model would not find them in another table.
+        // A name of two columns would not let a model find its features in another table.
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().flatten().find(|name| !seen.insert(*name)) {
             find(twice)?;
@@ -192,12 +184,11 @@ impl ColumnSelection {
     }
 }
 
-/// The name of a column, or its number.
 fn name_of(fields: &[Field], column: usize) -> String {
     fields[column].name.clone().unwrap_or_else(|| column.to_string())
 }
 
-/// The type that holds the numbers of these columns, or what to do where they hold something else.
+/// Returns the type that holds the numbers of these columns, or advice if they hold other values.
 fn dtype_of(fields: &[Field], columns: &[usize]) -> Result<Dtype, Problem> {
     let mut dtype = Dtype::F32;
     let (mut others, mut numbers) = (Vec::new(), Vec::new());
@@ -218,7 +209,7 @@ fn dtype_of(fields: &[Field], columns: &[usize]) -> Result<Dtype, Problem> {
     let named = |columns: &[usize]| option_list(columns.iter().map(|&c| option_name(fields[c].name.as_deref(), c)));
     let texts: Vec<usize> = others.iter().map(|&(column, _)| column).collect();
     let keep = format!("take the columns of numbers with --columns {}", named(&numbers));
-    let drop = format!("leave out what is no feature with --drop {}", named(&texts));
+    let drop = format!("leave out columns without numbers with --drop {}", named(&texts));
     let advice = match (numbers.len(), texts.len()) {
         (0, _) => "no column of numbers is left; write texts and dates as numbers first".into(),
         (1..=MAX_ADVISED, ..=MAX_ADVISED) if numbers.len() < texts.len() => format!("{keep}, or {drop}"),
@@ -235,7 +226,6 @@ fn dtype_of(fields: &[Field], columns: &[usize]) -> Result<Dtype, Problem> {
     Err(Problem::format(format!("{}{missing}; {advice}", list(others.iter().map(what)))))
 }
 
-/// The beginning of a name, for an error.
 pub(in crate::io) fn short(name: &str) -> String {
     match name.char_indices().nth(MAX_LENGTH) {
         Some((end, _)) => format!("{}…", &name[..end]),
@@ -243,14 +233,13 @@ pub(in crate::io) fn short(name: &str) -> String {
     }
 }
 
-/// The name of a column as --columns and --drop take it: its number where it has no name, or too
-/// long a one to copy.
+/// Returns a column as --columns and --drop take it: its name, or its number if it has no name or a very long one.
 pub(super) fn option_name(name: Option<&str>, column: usize) -> String {
     name.filter(|name| name.chars().count() <= MAX_LENGTH).map_or_else(|| column.to_string(), Into::into)
 }
 
-/// Names as --columns and --drop take them: separated by commas, with those that have one in quotes,
-/// and all of it in quotes that shells take away if they need any.
+/// Returns names as --columns and --drop take them: separated by commas, names with a comma in quotes, and the whole in
+/// shell quotes if necessary.
 pub(super) fn option_list(names: impl IntoIterator<Item = String>) -> String {
     let quoted = |name: String| match name.contains([',', '"']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")),
@@ -263,7 +252,6 @@ pub(super) fn option_list(names: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// Texts in a row, not too many of them.
 pub(super) fn list(texts: impl Iterator<Item = String>) -> String {
     let mut names: Vec<String> = texts.collect();
     let more = names.len().saturating_sub(MAX_LISTED);
@@ -309,11 +297,11 @@ mod tests {
         assert_eq!(found.dtype, Dtype::F32);
         let found = selection(&[], &["species"], Some("id"), None).unwrap();
         assert_eq!((found.columns, found.dtype), (vec![1, 2, 4], Dtype::F64));
-        // The model's order, whatever that of the table; what it does not have is left out, also if
-        // it is no number.
+        // The order is that of the model, not of the table; columns that the model lacks are left out, even if they are
+        // not numbers.
         let found = selection(&[], &[], None, Some(&["wide", "a"])).unwrap();
         assert_eq!((found.columns, found.left_out), (vec![4, 1], texts(&["id", "b", "species"])));
-        // The identifier is a feature where the model has it.
+        // The identifier is a feature if the model has it.
         let found = selection(&[], &[], Some("a"), Some(&["b", "a"])).unwrap();
         assert_eq!((found.columns, found.id), (vec![2, 1], Some(1)));
         let by = |columns: &[&str], model: Option<&[&str]>| {
@@ -322,7 +310,7 @@ mod tests {
         };
         let found = by(&[], None).unwrap();
         assert_eq!((found.columns, found.id), (vec![0, 2, 4], Some(1)));
-        assert!(by(&["a", "b"], None).unwrap_err().to_string().contains("--columns names `a`"));
+        assert!(by(&["a", "b"], None).unwrap_err().to_string().contains("`a` is the column of --by"));
         assert!(by(&[], Some(&["b", "a"])).unwrap_err().to_string().contains("missing here: a"));
         for (result, parts) in [
             (selection(&[], &[], Some("id"), None), &["column `species` holds texts", "--drop species"][..]),
@@ -405,7 +393,6 @@ mod tests {
             vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false, has_missing: false }; 3];
         let found = ColumnSelection { drop: texts(&["1"]), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
-        // Without names the order is that of the model.
         let model = Some(texts(&["x", "y", "z"]));
         let found = ColumnSelection { model: model.clone(), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 1, 2], model));

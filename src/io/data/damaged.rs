@@ -1,4 +1,4 @@
-//! Damaged files, and the libraries of Arrow and Parquet, which may panic on them.
+//! Errors about damaged files, also from the libraries of Arrow and Parquet, which may panic on them.
 use crate::io::Problem;
 #[cfg(feature = "parquet")]
 use gmm_host::memory;
@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[cfg(any(feature = "clap", feature = "parquet"))]
 thread_local! {
-    /// Whether this thread runs `guarded`.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -28,15 +27,14 @@ pub(in crate::io) fn guarded<T>(read: impl FnOnce() -> Result<T, Problem>) -> Re
     result.unwrap_or_else(|_| Err(damaged("its parts contradict each other")))
 }
 
-/// The problem of a file that has not the format that it should have.
+/// Returns the problem of a file that violates its format.
 pub(in crate::io) fn damaged(error: impl std::fmt::Display) -> Problem {
     const LENGTH: usize = 300;
     let text: String = error.to_string().chars().take(LENGTH).collect();
     Problem::format(format!("the file is damaged, or has a form that is not supported: {text}"))
 }
 
-/// Makes sure that a part of a file does not claim more bytes than data may take, before memory is
-/// taken for them.
+/// Checks, before memory is taken, that a part of a file does not claim more bytes than data may take.
 #[cfg(feature = "parquet")]
 pub(super) fn check_memory(bytes: u64) -> Result<(), Problem> {
     if bytes <= memory::half() {

@@ -1,11 +1,11 @@
-//! How numbers, missing values and texts are written in text.
+//! The notation of numbers, missing values and texts in text.
 use encoding_rs::WINDOWS_1252;
 
-/// What a field holds whose value is missing, in any case of letters, whatever the caller adds.
+/// Fields of missing values, in upper or lower case.
 const MISSING: [&str; 14] =
     ["", "NA", "NaN", "null", "N/A", "#N/A", "#NA", "<NA>", "None", "NaT", "-NaN", "1.#IND", "-1.#IND", "?"];
 
-/// What stands between the whole part and the decimals of numbers in text.
+/// The decimal mark of numbers in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decimal {
@@ -16,7 +16,6 @@ pub enum Decimal {
 }
 
 impl Decimal {
-    /// The one that this is not.
     pub(super) fn other(self) -> Self {
         match self {
             Self::Point => Self::Comma,
@@ -24,7 +23,7 @@ impl Decimal {
         }
     }
 
-    /// The number of a field that is written so.
+    /// Parses a field with this decimal mark.
     pub(super) fn number(self, field: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(field).ok()?;
         match self {
@@ -35,23 +34,21 @@ impl Decimal {
     }
 }
 
-/// How the values of a text are written.
 #[derive(Debug, Clone)]
 pub(super) struct Spelling {
     pub decimal: Decimal,
-    /// What stands for a missing value besides the usual words.
+    /// Further texts that stand for a missing value.
     pub na_values: Vec<String>,
 }
 
 impl Spelling {
-    /// Whether a field says that its value is missing.
+    /// Whether a field stands for a missing value.
     pub fn is_missing(&self, field: &[u8]) -> bool {
         let texts = self.na_values.iter().map(String::as_str).chain(MISSING);
         texts.into_iter().any(|missing| field.eq_ignore_ascii_case(missing.as_bytes()))
     }
 
-    /// The number of a field, NaN where it is missing; a truth value is 0 or 1. `None` for something
-    /// else.
+    /// Returns the number of a field: NaN if missing, 0 or 1 for a truth value, `None` for anything else.
     pub fn value(&self, field: &[u8]) -> Option<f64> {
         let truth = |word: &str, value| field.eq_ignore_ascii_case(word.as_bytes()).then_some(value);
         (self.decimal.number(field))
@@ -61,7 +58,7 @@ impl Spelling {
     }
 }
 
-/// The text of a field in UTF-8 or, where it is none, in Windows-1252, of which Latin-1 is a part.
+/// Decodes a field as UTF-8 or, if invalid, as Windows-1252, which includes Latin-1.
 pub(super) fn text(field: &[u8]) -> String {
     match std::str::from_utf8(field) {
         Ok(text) => text.into(),

@@ -1,11 +1,10 @@
-//! Detects that a file changed while it was read.
+//! Detects changes of a file during reading.
 use crate::io::Problem;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The size of a file and the time of its last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp {
     size: u64,
@@ -14,7 +13,7 @@ pub(super) struct FileStamp {
 }
 
 impl FileStamp {
-    /// Opens a regular file of which any part can be read.
+    /// Opens a regular file, any part of which can be read.
     pub fn open(path: &Path) -> Result<(File, Self), Problem> {
         let file = File::open(path).map_err(Problem::io("open it"))?;
         let metadata = file.metadata().map_err(Problem::io("open it"))?;
@@ -25,18 +24,17 @@ impl FileStamp {
         Ok((file, stamp))
     }
 
-    /// The size of the file.
     pub fn size(self) -> u64 {
         self.size
     }
 
-    /// `None` for a pipe or a device, which have no fixed size.
+    /// Returns `None` for a pipe or a device, which have no fixed size.
     pub fn of(metadata: &Metadata) -> Option<Self> {
         metadata.is_file().then(|| Self { size: metadata.len(), modified: metadata.modified().ok() })
     }
 
-    /// [`Problem::Changed`] if the open file has another size or time of change now. If another
-    /// file takes its name in the meantime nothing is wrong: the open file is read to its end.
+    /// Returns [`Problem::Changed`] if the open file has a different size or time of change now. Another file that
+    /// takes its name does no harm: the open file is read to its end.
     pub fn check(self, file: &File) -> Result<(), Problem> {
         let metadata = file.metadata().map_err(Problem::io("read it"))?;
         if Self::of(&metadata) == Some(self) { Ok(()) } else { Err(Problem::Changed) }

@@ -1,4 +1,4 @@
-//! The files that paths stand for, and the formats that their names stand for.
+//! The files and formats that paths denote.
 use super::stream::is_standard_input;
 use crate::io::{Problem, Result, extension};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,19 @@ pub(super) enum Format {
     Npy,
     Text,
     Parquet,
-    /// A file, or a stream, which is known by its first bytes.
+    /// A file or a stream, recognised by its first bytes.
     ArrowIpc,
     ArrowStream,
-    /// A stream, which is known by its first bytes.
+    /// A stream, recognised by its first bytes.
     Any,
 }
 
-/// What the names of texts end in that may be tables, or not.
+/// The endings of texts that may or may not be tables.
 const TEXTS: [&str; 5] = ["txt", "data", "dat", "tab", "asc"];
-/// What the names of data files end in, for errors.
+/// The endings of data files, for errors.
 const ENDINGS: &str = ".npy, .csv, .tsv, .tab, .txt, .data, .dat, .asc, .arrows (also with .gz, .bz2 or .zst), .parquet, .arrow or .feather";
 
 impl Format {
-    /// The format that a name stands for.
     fn by_name(path: &Path) -> Option<Self> {
         let whole = extension(path);
         let compressed = matches!(whole.as_str(), "gz" | "bz2" | "zst");
@@ -51,13 +50,12 @@ impl Format {
     }
 }
 
-/// Whether the path stands for a file, of which any part can be read at any time.
+/// Whether the path denotes a file, any part of which can be read at any time.
 pub(super) fn is_regular(path: &Path) -> bool {
     !is_standard_input(path) && path.is_file()
 }
 
-/// The files that paths stand for, where a folder stands for the data files in it and in its
-/// subfolders.
+/// Returns the files that paths denote; a folder denotes the data files in it and in its subfolders.
 pub(super) fn expand<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -95,7 +93,7 @@ fn add_folder(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         if entry.file_type().map_err(problem)?.is_dir() {
             add_folder(&path, files)?;
         } else if Format::by_name(&path).is_some() && !TEXTS.contains(&&*extension(&path)) && path.is_file() {
-            // A text in a folder of tables is a description, mostly.
+            // A text in a folder of tables is usually a description.
             files.push(path);
         }
     }

@@ -1,28 +1,25 @@
-//! Whether the first line of a text holds the names of columns.
+//! Decides whether the first line of a text is a header.
 use super::decimal::{Decimal, Spelling, text};
 use csv::ByteRecord;
 
-/// Fewest numbers in a row for which equal steps are no accident.
+/// The least count of numbers in a row for which equal steps are not an accident.
 const FEW: usize = 3;
 
-/// What the first line is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FirstLine {
     /// Names, none of which is a number.
     Names,
-    /// Names, of which some or all are numbers, as years, wavelengths or the numbers that pandas gives.
+    /// Names, some or all of which are numbers, such as years, wavelengths or pandas' column numbers.
     Numbers,
-    /// A sample.
     Sample,
-    /// A sample, but its numbers count as those of a header may.
+    /// A sample whose numbers rise by equal steps, as those of a header may.
     Doubtful,
 }
 
-/// Looks at the first rows of a text.
+/// Judges the first line by the first rows of a text.
 ///
-/// Numbers are a header where a text stands above numbers and beside whole ones, or where they have
-/// equal steps and differ from all numbers below: in how many decimals they have, or because they lie
-/// far outside of their range.
+/// Numbers are a header if a text stands above numbers and beside whole ones, or if they have equal steps and differ
+/// from all numbers below: by their count of decimals, or by lying far outside of their range.
 pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine {
     let Some((first, below)) = rows.split_first() else { return FirstLine::Sample };
     // Rows of another length are footnotes, or errors that the reader reports.
@@ -49,7 +46,7 @@ pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine 
         } else if under().next().is_some() && under().all(|field| number(field).is_some()) {
             above_numbers = true;
         } else if under().any(|under| under == field) {
-            // A value of the column.
+            // It is a value of the column.
             return FirstLine::Sample;
         }
     }
@@ -70,7 +67,7 @@ pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine 
         let row = of_row(row);
         row.len() == values.len() && row.len() >= FEW && has_equal_steps(&row)
     });
-    // Columns of which no value is there say nothing.
+    // Columns without values are ignored.
     let under = names.iter().map(|(column, field, value)| {
         let under = below.iter().filter_map(|row| row.get(*column)).filter(|field| number(field).is_some());
         (*field, *value, under.collect::<Vec<_>>())
@@ -86,7 +83,7 @@ pub(super) fn first_line(rows: &[ByteRecord], spelling: &Spelling) -> FirstLine 
     }
 }
 
-/// Whether numbers, two at least, rise by the same step, but for rounding.
+/// Whether at least two numbers rise by the same step, except for rounding.
 fn has_equal_steps(values: &[f64]) -> bool {
     let [first, second, ..] = *values else { return false };
     let step = second - first;
@@ -94,8 +91,8 @@ fn has_equal_steps(values: &[f64]) -> bool {
     step > 0.0 && values.windows(2).all(|pair| (pair[1] - pair[0] - step).abs() <= 1e-6 * step)
 }
 
-/// Whether a number differs from all below it in the number of its decimals, or lies further from
-/// them than they do from each other.
+/// Whether a number differs from all below it in its count of decimals, or lies further from them than they do from
+/// each other.
 fn stands_out((field, value): (&[u8], f64), below: &[&[u8]], decimal: Decimal) -> bool {
     let mark = if decimal == Decimal::Comma { b',' } else { b'.' };
     let decimals = |field: &[u8]| match field.iter().position(|&byte| byte == mark) {
@@ -138,13 +135,13 @@ mod tests {
     #[test]
     fn samples_are_no_names() {
         for text in [
-            // Whole numbers among whole numbers; rows that all rise; a first value that is missing.
+            // Whole numbers among whole numbers; rows that all rise; a missing first value.
             "1,2,3\n4,2,5\n7,1,9\n",
             "1,2,3\n4.5,5.5,6.5\n7.5,8.5,9.5\n",
             ",1.5\n2,2.5\n3,0.5\n",
             "NA,1,2\n0.5,0.5,0.1\n",
             "5.1,3.5,1.4\n4.9,3.0,1.4\n",
-            // A column of texts in a table without a header, and a slip of the pen.
+            // A column of texts in a table without a header, and a typing error.
             "setosa,5.1,3.5,1.4\nsetosa,4.9,3.0,1.4\n",
             "1.O5,2\n1.1,2\n",
             "?,1.5\n2,3\n",

@@ -1,12 +1,11 @@
-//! In the place of the readers of Parquet and Arrow, where the feature `parquet` is off: their files
-//! are known, and refused.
+//! Replaces the readers of Parquet and Arrow without the feature `parquet`: recognises their files and refuses them.
 use super::block::Block;
 use super::columns::{Field, Projection};
 use super::stream::Stream;
 use crate::io::Problem;
 use std::path::Path;
 
-/// What a stream of Arrow IPC begins with.
+/// The beginning of a stream of Arrow IPC.
 pub(super) const CONTINUATION: [u8; 4] = [0xff; 4];
 
 fn refused<T>() -> Result<T, Problem> {
@@ -28,7 +27,7 @@ pub(super) mod arrow_ipc {
     pub use super::parquet::open;
 }
 
-/// An open file: there is none.
+/// An open file, which cannot exist.
 pub(super) enum Grouped {}
 
 impl Grouped {
@@ -49,7 +48,7 @@ impl Grouped {
     }
 }
 
-/// An open stream: there is none.
+/// An open stream, which cannot exist.
 pub(super) enum ArrowStream {}
 
 impl ArrowStream {
@@ -70,7 +69,6 @@ impl ArrowStream {
     }
 }
 
-/// The rows of either.
 pub(super) enum BatchRows {}
 
 impl BatchRows {

@@ -15,11 +15,11 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-/// Bytes of one call of the system. A larger array is read by several threads, a piece each.
+/// Bytes of one system call. A larger array is read by several threads, a piece each.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// An open array file. It is read, and never mapped into memory: if another process cut a mapped
-/// file short, the system would end this process with SIGBUS, whereas a read returns an error.
+/// An open array file. It is never mapped into memory: if another process cut a mapped file short, the system would end
+/// this process with SIGBUS, whereas a read returns an error.
 #[derive(Debug)]
 pub(super) struct Npy {
     file: File,
@@ -29,7 +29,7 @@ pub(super) struct Npy {
 }
 
 impl Npy {
-    /// Opens an array of numbers and makes sure that the file has the size that its header implies.
+    /// Opens an array of numbers and checks that the file has the size that its header implies.
     pub fn open(path: &Path) -> Result<Self, Problem> {
         let (mut file, stamp) = FileStamp::open(path)?;
         let header = Header::read(&mut file)?;
@@ -42,7 +42,6 @@ impl Npy {
         self.stored.dtype()
     }
 
-    /// Length of each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.header.shape
     }
@@ -84,8 +83,7 @@ impl Npy {
         }
     }
 
-    /// Reads as many elements as `out` has room for, beginning with element number `first` (counted
-    /// from 0).
+    /// Fills `out` with elements from number `first` (counted from 0) on.
     fn fill<T: Element>(&self, out: &mut [T], first: usize) -> Result<(), Problem> {
         let (piece, size) = (PIECE_BYTES / size_of::<T>(), self.stored.size);
         let interrupt = Interrupt::current();
@@ -132,7 +130,7 @@ pub(super) fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) ->
     Ok(())
 }
 
-/// Zeros for an array, if there is memory for it: a file may be longer than what stands in it.
+/// Returns zeros for an array, if there is memory for it: a file may be sparse.
 fn zeros<T: Element>(shape: &[usize]) -> Result<Vec<T>, Problem> {
     memory::check("the numbers of the array", shape, size_of::<T>(), "read fewer rows or columns at a time")?;
     Ok(vec![T::zeroed(); shape.iter().product()])
@@ -148,8 +146,8 @@ pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
     array(&header, values)
 }
 
-/// Reads a data set from a stream, of which any length may come. Memory is taken as it comes, and
-/// not for more than the header claims, which is refused where there is no room for it.
+/// Reads a data set from a stream of any length. Memory is taken as the data comes, at most as much as the header
+/// claims, which is refused if there is no room for it.
 pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
     fn matrix<T: Element>(header: &Header, stored: Stored, content: &mut dyn io::Read) -> Result<Array2<T>, Problem> {
         let count = header.shape.iter().try_fold(1usize, |n, &length| n.checked_mul(length)).unwrap_or(usize::MAX);
@@ -163,7 +161,7 @@ pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
             let wanted = (piece * stored.size) as u64;
             let read = io::Read::take(&mut *content, wanted).read_to_end(&mut bytes).map_err(stream::problem)?;
             if (read as u64) < wanted {
-                // It fails, and says what is missing.
+                // The check fails and says what is missing.
                 header.check_size(stored.size as u64, (before * stored.size + read) as u64)?;
             }
             values.resize(before + piece, T::zeroed());
@@ -185,12 +183,11 @@ pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
     })
 }
 
-/// Reads one truth value, whole number or floating-point number (an array without dimensions) as
-/// float64.
+/// Reads one truth value, whole number or floating-point number (an array without dimensions) as float64.
 pub(in crate::io) fn parse_scalar(bytes: &[u8]) -> Result<f64, Problem> {
     let number = parse(bytes)?;
     if number.ndim() > 0 {
-        return Err(Problem::format(format!("there is an array of shape {:?} in place of a number", number.shape())));
+        return Err(Problem::format(format!("expected a number, found an array of shape {:?}", number.shape())));
     }
     Ok(number.sum())
 }
@@ -211,14 +208,14 @@ pub fn write_npy<T: WritableElement, D: ndarray::Dimension>(
     })
 }
 
-/// The header of a .npy whose array is in C order.
+/// Returns the header of a .npy whose array is in C order.
 pub(in crate::io) fn npy_header<T: WritableElement>(shape: Vec<usize>) -> io::Result<Vec<u8>> {
     numpy::Header { type_descriptor: T::type_descriptor(), layout: numpy::Layout::Standard, shape }
         .to_bytes()
         .map_err(io::Error::other)
 }
 
-/// Gives elements, of the number that the header implies, the shape and order of the header.
+/// Arranges elements in the shape and order of the header, which implies their number.
 fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
     ArrayD::from_shape_vec(IxDyn(&header.shape).set_f(header.fortran), values)
         .map_err(|e| Problem::format(e.to_string()))
@@ -267,7 +264,7 @@ mod tests {
         big_endian[end..].copy_from_slice(&2.5f64.to_be_bytes());
         let mut vector = Vec::new();
         write_npy(&ndarray::arr1(&[2.5f64]), &mut vector).unwrap();
-        // A header whose length is no multiple of 8, as NumPy wrote long ago.
+        // A header whose length is not a multiple of 8, as NumPy wrote long ago.
         let mut odd = vector.clone();
         odd.remove(100);
         odd[8] -= 1;
@@ -277,8 +274,8 @@ mod tests {
         }
     }
 
-    /// Every kind, width and byte order, at its extremes; from files (which are read in place), and
-    /// from bytes and streams.
+    /// Every kind, width and byte order, at its extremes; from files (which are read in place), and from bytes and
+    /// streams.
     #[test]
     fn integers_truth_values_and_half_precision_are_read() {
         fn big_and_little(descr: &str, values: &[(f64, &[u8])]) {
@@ -332,7 +329,7 @@ mod tests {
         bytes.push(5);
         let error = read_stream(&mut &bytes[..]).unwrap_err().to_string();
         assert!(error.contains("something was appended"), "{error}");
-        // What is claimed is refused before any of it comes.
+        // A claim is refused before its data comes.
         let claim = "{'descr': '|u1', 'fortran_order': False, 'shape': (1125899906842624, 2)}";
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
         bytes.extend((claim.len() as u16).to_le_bytes());

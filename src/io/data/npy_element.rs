@@ -5,22 +5,19 @@ use super::npy_header::Header;
 use crate::io::Problem;
 use bytemuck::Pod;
 
-/// An element type of data.
 pub(super) trait Element: Pod + Send + Sync {
-    /// The same element with its bytes in the opposite order.
+    /// Returns the element with its bytes in the opposite order.
     fn swapped(self) -> Self;
 
-    /// The nearest number.
     fn nearest(value: f64) -> Self;
 }
 
-/// How the elements of an array are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     kind: Kind,
-    /// Bytes of an element, at most 8.
+    /// The size of an element in bytes, at most 8.
     pub size: usize,
-    /// Whether the order of the bytes of an element is not that of this machine.
+    /// Whether the byte order differs from this machine's.
     pub swap_bytes: bool,
 }
 
@@ -33,8 +30,8 @@ enum Kind {
 }
 
 impl Stored {
-    /// The types whose elements are numbers: integers and floating-point numbers of at most 64
-    /// bits, and truth values.
+    /// Accepts types whose elements are numbers: integers and floating-point numbers of at most 64 bits, and truth
+    /// values.
     pub fn of(header: &Header) -> Result<Self, Problem> {
         let (kind, size, big) = header.element().unwrap_or(('?', 0, false));
         let kind = match (kind, size) {
@@ -44,7 +41,7 @@ impl Stored {
             ('f', 2 | 4 | 8) => Kind::Float,
             _ => {
                 return Err(Problem::format(format!(
-                    "the array's type is {} where integers, booleans, float16, float32 or float64 are needed; save \
+                    "the array's type is {}; expected integers, booleans, float16, float32 or float64; save \
                      x.astype('float64')",
                     short(&header.descr)
                 )));
@@ -53,12 +50,12 @@ impl Stored {
         Ok(Self { kind, size: size as usize, swap_bytes: big != cfg!(target_endian = "big") })
     }
 
-    /// The type that the elements are read as.
+    /// Returns the type that the elements are read as.
     pub fn dtype(self) -> Dtype {
         if self.kind == Kind::Float && self.size <= 4 { Dtype::F32 } else { Dtype::F64 }
     }
 
-    /// The number that is stored in these bytes, [`size`](Self::size) of them.
+    /// Returns the number stored in these [`size`](Self::size) bytes.
     fn number(self, bytes: &[u8]) -> f64 {
         let mut all = [0; 8];
         let (Some(used), true) = (all.get_mut(..self.size), bytes.len() == self.size) else { return f64::NAN };
@@ -80,12 +77,12 @@ impl Stored {
         }
     }
 
-    /// Whether elements are stored as `T` has them in memory, but for the order of their bytes.
+    /// Whether elements are stored like `T` in memory, except for the byte order.
     pub fn is_as<T: Element>(self) -> bool {
         self.kind == Kind::Float && self.size == size_of::<T>()
     }
 
-    /// Fills `out` with the elements that are stored in `bytes`.
+    /// Fills `out` with the elements stored in `bytes`.
     pub fn decode<T: Element>(self, bytes: &[u8], out: &mut [T]) {
         for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(self.size)) {
             *out = T::nearest(self.number(bytes));

@@ -1,28 +1,24 @@
-//! Reads the header of NumPy's array files,
-//! `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
+//! Reads the header of NumPy's array files, `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 //!
-//! The parser of `ndarray-npy` takes time that doubles with each nested bracket, so that a header
-//! of 30 of them hangs the program. This one reads the header once, from left to right, and bounds
-//! its length, its nesting and the number of dimensions.
+//! The time of `ndarray-npy`'s parser doubles with each nested bracket, so a header with 30 of them hangs the program.
+//! This parser reads the header once, from left to right, and bounds its length, its nesting and the number of
+//! dimensions.
 use crate::io::Problem;
 use std::io::{self, Read};
 
-/// The longest header that is read, in bytes: NumPy's own limit. The header of an array of numbers
-/// takes 128.
+/// The longest header to read, in bytes: NumPy's own limit. The header of an array of numbers takes 128.
 const MAX_LENGTH: usize = 10_000;
-/// How deep brackets may be nested: an array of numbers needs two levels.
+/// The deepest nesting of brackets: an array of numbers needs two levels.
 const MAX_DEPTH: usize = 8;
-/// The most dimensions that are read: NumPy's own limit.
+/// The most dimensions to read: NumPy's own limit.
 const MAX_DIMENSIONS: usize = 64;
 
-/// What the header of an array file says of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::io) struct Header {
-    /// The type of the elements as the header spells it, with its quotes: `'<f4'` for example.
+    /// The type of the elements as the header spells it, with its quotes: for example `'<f4'`.
     pub descr: String,
     /// Whether the first index varies fastest.
     pub fortran: bool,
-    /// Length of each dimension.
     pub shape: Vec<usize>,
     /// The position of the first element in the file, in bytes.
     pub start: u64,
@@ -58,8 +54,8 @@ impl Header {
             .map_err(|what| Problem::format(format!("the .npy header is not usable: {what}")))
     }
 
-    /// The kind of the elements (NumPy's letter), their size in bytes, and whether the most
-    /// significant byte comes first. `None` for types that are not numbers, truth values or texts.
+    /// Returns the kind of the elements (NumPy's letter), their size in bytes, and whether the most significant byte
+    /// comes first. `None` for types other than numbers, truth values and texts.
     pub fn element(&self) -> Option<(char, u64, bool)> {
         let descr = self.descr.strip_prefix(['\'', '"'])?.strip_suffix(['\'', '"'])?;
         let mut characters = descr.chars();
@@ -73,8 +69,8 @@ impl Header {
         "<>|".contains(order).then_some((kind, size, order == '>'))
     }
 
-    /// Makes sure that elements of `size` bytes in this shape take exactly the `body` bytes that
-    /// the file holds. To be called before memory is taken for them.
+    /// Checks that elements of `size` bytes in this shape take exactly the file's `body` bytes. Call it before memory
+    /// is taken for them.
     pub fn check_size(&self, size: u64, body: u64) -> Result<(), Problem> {
         let needed = self.shape.iter().try_fold(size, |n, &length| n.checked_mul(u64::try_from(length).ok()?));
         if needed == Some(body) {
@@ -116,14 +112,14 @@ fn parse(text: &str, start: u64) -> Result<Header, String> {
     })
 }
 
-/// Keys and values of a Python dictionary, as they are spelled.
+/// Returns keys and values of a Python dictionary as spelled.
 fn members(text: &str) -> Result<Vec<(&str, &str)>, String> {
     const NOT_A_DICTIONARY: &str = "it is not a Python dictionary";
     let body = text.trim().strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or(NOT_A_DICTIONARY)?;
     let mut members = Vec::new();
     let (mut depth, mut quote, mut escaped) = (0usize, None, false);
     let (mut begin, mut colon) = (0, None);
-    // A comma is added at the end, because the last member may have none.
+    // A comma is added, because the last member may have none.
     for (at, c) in body.char_indices().chain([(body.len(), ',')]) {
         match (quote, c) {
             (Some(_), _) if escaped => escaped = false,
@@ -155,8 +151,7 @@ fn members(text: &str) -> Result<Vec<(&str, &str)>, String> {
     if depth > 0 || quote.is_some() { Err(NOT_A_DICTIONARY.into()) } else { Ok(members) }
 }
 
-/// The numbers of `(2, 3)`, `(2,)` or `()`. Python 2 wrote an L behind large numbers, which is
-/// skipped.
+/// Parses the numbers of `(2, 3)`, `(2,)` or `()`. An L after a number, from Python 2, is skipped.
 fn tuple(value: &str) -> Result<Vec<usize>, String> {
     let bad = || "`shape` is not a tuple of whole numbers that this machine can address".to_string();
     let inner = value.strip_prefix('(').and_then(|v| v.strip_suffix(')')).ok_or_else(bad)?.trim();

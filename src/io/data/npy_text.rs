@@ -10,7 +10,7 @@ pub(in crate::io) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
     let (shape, mut texts) = parse_unicode(bytes)?;
     match (&shape[..], texts.pop()) {
         ([], Some(text)) => Ok(text),
-        _ => Err(Problem::format(format!("there is an array of shape {shape:?} in place of a text"))),
+        _ => Err(Problem::format(format!("expected a text, found an array of shape {shape:?}"))),
     }
 }
 
@@ -18,20 +18,15 @@ pub(in crate::io) fn parse_text(bytes: &[u8]) -> Result<String, Problem> {
 pub(in crate::io) fn parse_texts(bytes: &[u8]) -> Result<Vec<String>, Problem> {
     match parse_unicode(bytes)? {
         (shape, texts) if shape.len() == 1 => Ok(texts),
-        (shape, _) => {
-            Err(Problem::format(format!("the array of texts has shape {shape:?} where one dimension is needed")))
-        }
+        (shape, _) => Err(Problem::format(format!("the array of texts has shape {shape:?}; expected one dimension"))),
     }
 }
 
-/// The shape and the texts of an array of texts.
 fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
     let (header, body) = split(bytes)?;
     let Some(('U', size, false)) = header.element() else {
         let (descr, shape) = (&header.descr, &header.shape);
-        return Err(Problem::format(format!(
-            "there is an array of type {descr} and shape {shape:?} in place of texts"
-        )));
+        return Err(Problem::format(format!("expected texts, found an array of type {descr} and shape {shape:?}")));
     };
     header.check_size(size, body.len() as u64)?;
     // UCS-4, padded with zeros.
@@ -40,7 +35,7 @@ fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
         let text = characters.iter().map(|&c| char::from_u32(u32::from_le_bytes(c))).collect::<Option<String>>();
         Ok(text.ok_or_else(|| Problem::format("there is a text that is not Unicode"))?.trim_end_matches('\0').into())
     };
-    // Nothing bounds the number of texts without characters.
+    // Nothing else bounds the number of empty texts.
     if size == 0 {
         return Err(Problem::format("there is a text without characters"));
     }
@@ -48,12 +43,12 @@ fn parse_unicode(bytes: &[u8]) -> Result<(Vec<usize>, Vec<String>), Problem> {
     Ok((header.shape, texts))
 }
 
-/// NumPy's 0-dimensional array of a text, as the bytes of a .npy.
+/// Returns NumPy's 0-dimensional array of a text, as the bytes of a .npy.
 pub(in crate::io) fn text_to_npy(text: &str) -> io::Result<Vec<u8>> {
     unicode_to_npy(&[text], Vec::new())
 }
 
-/// NumPy's 1-dimensional array of texts, as the bytes of a .npy.
+/// Returns NumPy's 1-dimensional array of texts, as the bytes of a .npy.
 pub(in crate::io) fn texts_to_npy(texts: &[String]) -> io::Result<Vec<u8>> {
     unicode_to_npy(texts, vec![texts.len()])
 }

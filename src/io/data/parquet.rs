@@ -11,11 +11,10 @@ use parquet::basic::Compression;
 use parquet::file::metadata::ColumnChunkMetaData;
 use std::path::Path;
 
-/// Most rows that are decoded at a time, and most numbers.
+/// The most rows, and the most numbers, decoded at a time.
 const BATCH_ROWS: usize = 8192;
 const BATCH_NUMBERS: usize = 1 << 20;
 
-/// Opens a Parquet file and reads its metadata.
 pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     let (file, stamp) = FileStamp::open(path)?;
     let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(damaged))?;
@@ -25,7 +24,7 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
         return Err(Problem::format(format!("the compression {other} is not read; write it with snappy or zstd")));
     }
     for (number, group) in groups.iter().enumerate() {
-        // A value of a list is one of several of its row, and a row without any counts as one.
+        // A row of a list column may have several values, and an empty row counts as one.
         let fits = |column: &ColumnChunkMetaData| match column.column_descr().max_rep_level() {
             0 => column.num_values() == group.num_rows(),
             _ => column.num_values() >= group.num_rows(),
@@ -56,8 +55,8 @@ pub(super) fn open(path: &Path) -> Result<Grouped, Problem> {
     Grouped::new((file, stamp), schema, group_rows, Box::new(read))
 }
 
-/// The columns of a Parquet file, and all of its rows, of which `row_bytes` have to fit into half of
-/// the machine's memory for each.
+/// Returns the columns and all rows of a Parquet file. `row_bytes` for each row must fit into half of the machine's
+/// memory.
 pub(in crate::io) fn read_all(path: &Path, row_bytes: usize) -> Result<(SchemaRef, Batches), Problem> {
     let file = open(path)?;
     check_memory((file.n_rows() as u64).saturating_mul(row_bytes as u64))?;

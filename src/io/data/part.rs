@@ -1,5 +1,4 @@
-//! A file of a table. A format says which columns there are (`Content`), and has rows (`Rows`) that
-//! are read in order from any row on.
+//! A file of a table. A format describes its columns (`Content`), and reads its rows in order from any row on (`Rows`).
 use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
 use super::block::Block;
 use super::columns::{ColumnSelection, Field, Kind, Projection};
@@ -23,12 +22,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Rows that are counted before the progress is told.
+/// The number of rows counted between reports of progress.
 const STEP_ROWS: usize = 1 << 16;
 
 pub(super) type Outcome<T> = std::result::Result<T, Problem>;
 
-/// A file of a table.
 pub(super) struct Part {
     pub path: PathBuf,
     pub content: Content,
@@ -43,28 +41,25 @@ impl fmt::Debug for Part {
     }
 }
 
-/// An open file.
 pub(super) enum Content {
     Npy(Npy),
     /// An array that was read from a stream.
     Memory(Data),
-    /// A file of Parquet or Arrow IPC.
     Grouped(Grouped),
     ArrowStream(ArrowStream),
-    /// Text. Of standard input, which can be read only once, the stream is held until the rows are
-    /// read.
+    /// Text. The stream of standard input, which can be read only once, is held until the rows are read.
     Csv(Box<Csv>, Mutex<Option<Stream>>),
 }
 
 /// The rows of a file from some row on.
 enum Rows {
-    /// They stand at known places.
+    /// The rows are at known positions.
     Direct,
     Batches(BatchRows),
     Csv(Box<CsvRows>),
 }
 
-/// The row of a part that is read next.
+/// The next row of a part to read.
 pub(super) struct Cursor {
     pub part: usize,
     pub row: usize,
@@ -86,7 +81,7 @@ impl Part {
         if let Some(first) = first {
             let (got, expected) = (projection.columns.len(), first.projection.columns.len());
             if got != expected {
-                return Err(Problem::format(format!("it has {got} columns where the first file has {expected}")));
+                return Err(Problem::format(format!("it has {got} columns, the first file has {expected}")));
             }
         }
         let all_columns = projection.columns.iter().copied().eq(0..fields.len());
@@ -98,7 +93,7 @@ impl Part {
         matches!(self.content, Content::Csv(..) | Content::ArrowStream(_)) && !is_regular(&self.path)
     }
 
-    /// The number of rows, if the file says it.
+    /// Returns the number of rows, if the file says it.
     pub fn n_rows(&self) -> Option<usize> {
         match &self.content {
             Content::Npy(npy) => Some(npy.shape()[0]),
@@ -108,7 +103,7 @@ impl Part {
         }
     }
 
-    /// Numbers for which memory may be taken before they are read: a file may claim any number of
+    /// Returns the count of numbers for which memory may be taken before they are read: a file may claim any number of
     /// rows.
     pub fn plausible_numbers(&self) -> u64 {
         const NUMBERS_PER_BYTE: u64 = 8;
@@ -120,7 +115,7 @@ impl Part {
         }
     }
 
-    /// The number of rows, which are read if the file does not say it.
+    /// Returns the number of rows, which are read if the file does not say it.
     pub fn count(&self, number: usize, progress: &mut dyn FnMut(usize)) -> Outcome<usize> {
         if let Some(n) = self.n_rows() {
             return Ok(n);
@@ -144,7 +139,7 @@ impl Part {
         self.cursor_of(&self.projection, number, row)
     }
 
-    /// The rows from `row` on, or from the beginning if they have to be passed over.
+    /// Returns the rows from `row` on, or from the beginning if the earlier rows must be read.
     pub fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
         let (rows, row) = match &self.content {
             Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
@@ -162,7 +157,7 @@ impl Part {
         Ok(Cursor { part: number, row, rows })
     }
 
-    /// Goes forward to a row, or to the end.
+    /// Moves forward to a row, or to the end.
     pub fn skip(&self, projection: &Projection, cursor: &mut Cursor, row: usize) -> Outcome<()> {
         let left = row.saturating_sub(cursor.row);
         match (&mut cursor.rows, &self.content) {
@@ -179,8 +174,7 @@ impl Part {
         self.read_of(&self.projection, cursor, limit, block)
     }
 
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
-    /// number.
+    /// Appends the next rows, at most `limit`, to a block and returns their number.
     pub fn read_of(
         &self,
         projection: &Projection,
@@ -244,7 +238,6 @@ impl Content {
         }
     }
 
-    /// Reads an array from a stream.
     fn array(stream: Stream) -> Outcome<Self> {
         let (mut content, stamp) = stream.into_reader();
         let data = npy::read_stream(content.as_mut());
@@ -252,7 +245,7 @@ impl Content {
         data.map(Self::Memory)
     }
 
-    /// The reason for a problem with the columns, if it is that nothing separates them.
+    /// Explains a problem with the columns, if nothing separates them.
     fn explained(&self, problem: Problem) -> Problem {
         match self {
             Self::Csv(csv, _) => csv.undivided().map_or(problem, Problem::format),
@@ -275,8 +268,7 @@ impl Content {
     }
 }
 
-/// Reads an array of one dimension, or of one column, if the file is an array that can be read in
-/// place.
+/// Reads an array of one dimension or of one column, if the file is an array that can be read in place.
 pub(super) fn vector_from_npy(path: &Path) -> Outcome<Option<ArrayD<f64>>> {
     if extension(path) != "npy" {
         return Ok(None);

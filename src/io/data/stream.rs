@@ -8,55 +8,53 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// The name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
-/// Bytes by which a format and a separator are recognised.
+/// The bytes by which a format and a separator are recognised.
 pub(super) const HEAD: u64 = 64 << 10;
 /// The marks at the beginning of a text that name its encoding.
 const UTF_8: &[u8] = b"\xef\xbb\xbf";
 const UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
-/// In UTF-32 the mark begins as that of UTF-16 does.
+/// The mark of UTF-32 begins like that of UTF-16.
 const UTF_32: &[u8] = b"\xff\xfe\0\0";
 
-/// Whether the path stands for standard input, which can be read only once.
+/// Whether the path denotes standard input, which can be read only once.
 pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// A stream of bytes from a file or from standard input. gzip, Zstandard and bzip2 are recognised by
-/// their first bytes, and decompressed.
+/// A stream of bytes from a file or from standard input. gzip, Zstandard and bzip2 are recognised by their first bytes,
+/// and decompressed.
 pub(super) struct Stream {
-    /// The beginning of the content, which [`into_reader`](Self::into_reader) gives once more.
+    /// The beginning of the content, which [`into_reader`](Self::into_reader) repeats.
     pub head: Vec<u8>,
-    /// Whether the head is all of the content.
+    /// Whether the head is the whole content.
     pub whole: bool,
     rest: Box<dyn Read + Send>,
     pub stamp: Stamp,
 }
 
-/// The file that is read, and what it was when it was opened; of a pipe nothing is known.
+/// The open file and its stamp at opening; `None` for a pipe.
 pub(super) struct Stamp(Option<(File, FileStamp)>);
 
 impl Stamp {
-    /// That of an open file.
     #[cfg(feature = "parquet")]
     pub fn new(file: File, stamp: FileStamp) -> Self {
         Self(Some((file, stamp)))
     }
 
-    /// What the file was; `None` for a pipe.
+    /// Returns the stamp of the file; `None` for a pipe.
     pub fn value(&self) -> Option<FileStamp> {
         self.0.as_ref().map(|(_, stamp)| *stamp)
     }
 
-    /// [`Problem::Changed`] if the file is not what it was.
+    /// Returns [`Problem::Changed`] if the file has changed.
     pub fn check(&self) -> Result<(), Problem> {
         self.0.as_ref().map_or(Ok(()), |(file, stamp)| stamp.check(file))
     }
 }
 
 impl Stream {
-    /// Opens a file once more. [`Problem::Changed`] if it is not what it was.
+    /// Reopens a file; [`Problem::Changed`] if it has changed.
     pub fn reopen(path: &Path, stamp: Option<FileStamp>) -> Result<Self, Problem> {
         let now = path.metadata().map_err(Problem::io("open it"))?;
         if FileStamp::of(&now) == stamp { Self::open(path) } else { Err(Problem::Changed) }
@@ -82,7 +80,7 @@ impl Stream {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
                 Box::new(zstd::Decoder::with_buffer(BufReader::new(whole)).map_err(problem)?)
             }
-            // A block, or an empty file; a text may begin with the letters before.
+            // A block or an empty file: a text may begin with the letters before.
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41] | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72] => {
                 Box::new(MultiBzDecoder::new(BufReader::new(whole)))
             }
@@ -101,7 +99,7 @@ impl Stream {
         Ok(Self { head, whole, rest, stamp })
     }
 
-    /// The content as text in UTF-8, without a mark: text in UTF-16 that has its mark is decoded.
+    /// Returns the content as UTF-8 text without a mark. UTF-16 with its mark is decoded.
     pub fn into_text(mut self) -> Result<Self, Problem> {
         if self.head.starts_with(UTF_32) {
             return Err(Problem::format("line 1: the text is in UTF-32; write it in UTF-8 or UTF-16"));
@@ -119,20 +117,20 @@ impl Stream {
         if let Some(at) = self.head.iter().position(|&byte| byte == 0) {
             let line = 1 + self.head[..at].iter().filter(|&&byte| byte == b'\n').count();
             return Err(Problem::Format(format!(
-                "line {line} has a byte of zero: it is no text, or text in UTF-16 without the mark (BOM) that says so; write it in UTF-8"
+                "line {line} has a byte of zero: it is not a text, or UTF-16 without the mark (BOM) at its beginning; write it in UTF-8"
             )));
         }
         Ok(self)
     }
 
-    /// The content up to the end of a line, which is counted from 1; all of it where none is named.
+    /// Returns the content up to the end of a line, counted from 1; all of it for `None`.
     pub fn until_line(self, last: Option<usize>) -> Result<Self, Problem> {
         let Some(left) = last else { return Ok(self) };
         let (content, stamp) = self.into_reader();
         Self::of(Box::new(FirstLines { content, left }), stamp)
     }
 
-    /// Makes the head twice as long, if there is so much content.
+    /// Doubles the head, if there is enough content.
     pub fn extend(&mut self) -> Result<(), Problem> {
         let more = self.head.len() as u64;
         let read = self.rest.by_ref().take(more).read_to_end(&mut self.head).map_err(problem)?;
@@ -140,13 +138,12 @@ impl Stream {
         Ok(())
     }
 
-    /// The whole content.
     pub fn into_reader(self) -> (Box<dyn Read + Send>, Stamp) {
         (Box::new(Cursor::new(self.head).chain(self.rest)), self.stamp)
     }
 }
 
-/// Text whose lines end with a carriage return alone, as programs for the first Macintoshes write it.
+/// Text whose lines end with a carriage return alone, as on early Macintoshes.
 struct OldLines<R>(R);
 
 impl<R: Read> Read for OldLines<R> {
@@ -157,7 +154,6 @@ impl<R: Read> Read for OldLines<R> {
     }
 }
 
-/// So many lines of a content.
 struct FirstLines<R> {
     content: R,
     left: usize,
@@ -176,8 +172,7 @@ impl<R: Read> Read for FirstLines<R> {
     }
 }
 
-/// The problem that a failed read shows: errors that the system did not report are of
-/// decompression.
+/// Returns the problem behind a failed read. Errors that the system did not report come from decompression.
 pub(super) fn problem(error: io::Error) -> Problem {
     match error.raw_os_error() {
         Some(_) => Problem::io("read it")(error),
@@ -186,14 +181,12 @@ pub(super) fn problem(error: io::Error) -> Problem {
     }
 }
 
-/// Reads the first bytes, fewer only if there are no more.
 fn beginning<R: Read>(mut source: R, bytes: u64) -> io::Result<(Vec<u8>, R)> {
     let mut head = Vec::new();
     source.by_ref().take(bytes).read_to_end(&mut head)?;
     Ok((head, source))
 }
 
-/// Says that a part of a text is too long to be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct TooLong(pub String);

@@ -1,6 +1,6 @@
-//! Tables: one or several files of any format as one data set, of which some columns are read.
+//! Tables: one or several files of any format as one data set, some of whose columns are read.
 //!
-//! What is read into memory and what is read in chunks comes by this way.
+//! All data is read through tables, both into memory and in chunks.
 use super::array::{Data, Dtype};
 use super::block::{Block, Ids};
 use super::columns::{ColumnSelection, Projection, list, short};
@@ -15,11 +15,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Most numbers that are read before the limit of memory is looked at again.
+/// The most numbers to read before the limit of memory is checked again.
 const STEP_NUMBERS: usize = 1 << 20;
 
-/// Tables in one or several files, opened and not yet read: N samples in rows, of which D columns
-/// are features.
+/// Tables in one or several files, opened but not yet read: N samples in rows, with D columns as features.
 ///
 /// ```no_run
 /// use gaussmix::io::{ColumnSelection, Table};
@@ -39,27 +38,26 @@ pub struct Table {
     na_values: Vec<f64>,
 }
 
-/// What was read of a [`Table`].
+/// The contents of a [`Table`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Contents {
     /// The features.
     pub data: Data,
-    /// The column that identifies the rows, if one was named.
+    /// The column that identifies the rows, if named.
     pub ids: Option<Ids>,
     /// The number of rows of each file.
     pub part_rows: Vec<usize>,
 }
 
 impl Table {
-    /// Opens files, and finds the columns. A folder stands for the files in it and in its
-    /// subfolders whose names end as data files do (other than `.txt`, `.data`, `.dat`, `.tab` and `.asc`), in the order of their
-    /// names. What begins with a point or an underscore is passed over. The columns of several
-    /// files are matched by their names.
+    /// Opens files and finds the columns. A folder denotes the files in it and in its subfolders that have the ending
+    /// of a data file (other than `.txt`, `.data`, `.dat`, `.tab` and `.asc`), in the order of their names. Names that
+    /// begin with a point or an underscore are skipped. The columns of several files are matched by name.
     ///
     /// # Errors
-    /// If a file cannot be opened or is no table, if a column is missing or is no number; the error
-    /// names the file and the column.
+    /// If a file cannot be opened or is not a table, if a column is missing or does not hold numbers; the error names
+    /// the file and the column.
     pub fn open<P: AsRef<Path>>(paths: &[P], selection: &ColumnSelection) -> Result<Self> {
         let mut parts: Vec<Part> = Vec::new();
         for path in expand(paths)? {
@@ -74,12 +72,12 @@ impl Table {
         Ok(Self { parts, dtype, na_values })
     }
 
-    /// The names of the features, which are distinct; `None` where the files have none.
+    /// Returns the distinct names of the features; `None` if the files have none.
     pub fn names(&self) -> Option<&[String]> {
         self.first().projection.names.as_deref()
     }
 
-    /// The names of columns that are not used because the model does not have them.
+    /// Returns the names of columns that are left out because the model lacks them.
     pub fn left_out(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.parts.iter().flat_map(|part| &part.projection.left_out) {
@@ -90,13 +88,13 @@ impl Table {
         names
     }
 
-    /// The names of the features, the first of them if there are many, for an error.
+    /// Lists the names of the features, only the first of many, for an error.
     pub fn names_in_words(&self) -> String {
         list(self.names().unwrap_or_default().iter().map(|name| short(name)))
     }
 
-    /// What a user should know of how the first file is read: an index of the rows that is left
-    /// out, lines that end with a separator, columns that the model does not have.
+    /// Returns remarks on how the first file is read: an index of the rows that is left out, lines that end with a
+    /// separator, columns that the model lacks.
     pub fn remarks(&self) -> Vec<String> {
         let first = self.first();
         let index = first.projection.index.as_deref().map(short).map(|name| {
@@ -114,37 +112,36 @@ impl Table {
         index.into_iter().chain(text.iter().cloned()).chain(others).collect()
     }
 
-    /// The number that each feature has among the columns of the first file, counted from 0.
+    /// Returns the number of each feature among the columns of the first file, counted from 0.
     pub fn columns(&self) -> &[usize] {
         &self.first().projection.columns
     }
 
-    /// The files.
+    /// Returns the paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// D.
+    /// Returns D.
     pub fn n_features(&self) -> usize {
         self.first().projection.columns.len()
     }
 
-    /// N, if the files say it: text has to be read for that.
+    /// Returns N if the files state it. Text does not.
     pub fn n_rows(&self) -> Option<usize> {
         self.parts.iter().try_fold(0usize, |n, part| n.checked_add(part.n_rows()?))
     }
 
-    /// Whether it comes from standard input or a pipe, and can therefore be read only once.
+    /// Whether the table comes from standard input or a pipe, and can be read only once.
     pub fn is_read_once(&self) -> bool {
         self.parts.iter().any(Part::is_read_once)
     }
 
-    /// Reads all rows. The values are not checked: [`Data::samples`] does.
+    /// Reads all rows. The values are not checked: [`Data::samples`] does that.
     ///
     /// # Errors
-    /// If a file cannot be read, has a field that is no number, is cut short or changes while it is
-    /// read; the error names the file and the place. If the values take more than half of the
-    /// machine's memory.
+    /// If a file cannot be read, has a field that is not a number, is cut short or changes while it is read; the error
+    /// names the file and the place. If the values take more than half of the machine's memory.
     pub fn read(&self) -> Result<Contents> {
         let memory = memory::half();
         self.read_within(memory, &mut |_| {})?.ok_or_else(|| {
@@ -156,11 +153,8 @@ impl Table {
         })
     }
 
-    /// As [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is
-    /// told how many rows were read, again and again.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// Like [`read`](Self::read); `None` if the values take more than `memory` bytes. `progress` is called repeatedly
+    /// with the number of rows read. Errors: as [`read`](Self::read).
     pub fn read_within(&self, memory: u64, progress: &mut dyn FnMut(usize)) -> Result<Option<Contents>> {
         let d = self.n_features();
         let numbers = self.n_rows().map(|n| n.saturating_mul(d));
@@ -192,7 +186,7 @@ impl Table {
                 }
                 match part.n_rows() {
                     Some(n) if n != cursor.row => {
-                        Err(damaged(format_args!("it has {} rows, and claims {n}", cursor.row)))
+                        Err(damaged(format_args!("it has {} rows, but claims {n}", cursor.row)))
                     }
                     _ => Ok(Some(cursor.row)),
                 }
@@ -206,11 +200,8 @@ impl Table {
         Ok(Some(Contents { data: data.with_missing(&self.na_values), ids, part_rows }))
     }
 
-    /// The table as rows of which some at a time are read. Text is read once to count its rows;
-    /// `progress` is told how many were counted.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); also for standard input.
+    /// Returns the table as rows to be read in parts. Text is read once to count its rows; `progress` is called with
+    /// the number counted. Errors: as [`read`](Self::read); also for standard input.
     pub fn into_file(self, progress: &mut dyn FnMut(usize)) -> Result<DataFile> {
         let mut starts = vec![0usize];
         for (number, part) in self.parts.iter().enumerate() {
@@ -222,20 +213,19 @@ impl Table {
     }
 
     fn first(&self) -> &Part {
-        // `expand` gives at least one path.
+        // `expand` returns at least one path.
         &self.parts[0]
     }
 }
 
-/// A data set (N, D) that stays in its files and of which some rows at a time are read, so that it
-/// may be larger than memory.
+/// A data set (N, D) that stays in its files and is read some rows at a time, so that it may be larger than memory.
 ///
-/// Rows that follow those that were read last are found at once; to go back in text means to read
-/// it from its beginning. Every read compares the sizes of the files and the times of their last
-/// changes with those when they were opened, and fails with [`Problem::Changed`] if they differ.
+/// The rows after those read last are found at once; going back in text means reading it from its beginning. Every read
+/// compares the sizes and times of change of the files with those at opening, and fails with [`Problem::Changed`] if
+/// they differ.
 pub struct DataFile {
     table: Table,
-    /// The first row of each part, and N at the end.
+    /// The first row of each part, and then N.
     starts: Vec<usize>,
     features: Mutex<Option<Cursor>>,
     ids: Mutex<Option<Cursor>>,
@@ -248,8 +238,8 @@ impl fmt::Debug for DataFile {
 }
 
 impl DataFile {
-    /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`]
-    /// and [`Table::into_file`].
+    /// Opens a file of any format, all columns of which are features. Errors: as [`Table::open`] and
+    /// [`Table::into_file`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Table::open(&[path], &ColumnSelection::default())?.into_file(&mut |_| {})
     }
@@ -259,31 +249,31 @@ impl DataFile {
         &self.table
     }
 
-    /// (N, D).
+    /// Returns (N, D).
     pub fn dim(&self) -> (usize, usize) {
         (self.starts[self.starts.len() - 1], self.table.n_features())
     }
 
-    /// Name of the element type.
+    /// Returns the name of the element type.
     pub fn dtype(&self) -> &'static str {
         self.table.dtype.name()
     }
 
-    /// Size of the values in bytes.
+    /// Returns the size of the values in bytes.
     pub fn n_bytes(&self) -> u64 {
         let (n, d) = self.dim();
         (n as u64).saturating_mul(d as u64).saturating_mul(self.table.dtype.size())
     }
 
-    /// The number of rows of each file.
+    /// Returns the number of rows of each file.
     pub fn part_rows(&self) -> Vec<usize> {
         self.starts.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 
-    /// Reads some of the samples. The values are not checked: [`Data::samples`] does.
+    /// Reads some of the samples. The values are not checked: [`Data::samples`] does that.
     ///
     /// # Errors
-    /// [`Problem::Changed`]; what the system reports; a field of text that is no number.
+    /// [`Problem::Changed`]; errors of the system; a field of text that is not a number.
     ///
     /// # Panics
     /// If there are fewer rows.
@@ -297,8 +287,7 @@ impl DataFile {
         Ok(block.finish(self.table.n_features()).0.with_missing(&self.table.na_values))
     }
 
-    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as
-    /// [`rows`](Self::rows).
+    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as [`rows`](Self::rows).
     pub fn ids(&self, rows: Range<usize>) -> Result<Option<Ids>> {
         self.check(&rows);
         if self.table.first().projection.id.is_none() {
@@ -309,14 +298,13 @@ impl DataFile {
         Ok(block.finish(0).1)
     }
 
-    /// The file in which a row stands, and its number there.
+    /// Returns the file of a row, and the row's number in it.
     pub fn place(&self, row: usize) -> (&Path, usize) {
         let part = self.part_of(row);
         (&self.table.parts[part].path, row - self.starts[part])
     }
 
-    /// The error to report when values that were usable at an earlier read are not any more:
-    /// [`Problem::Changed`].
+    /// Returns the error to report if values that were usable at an earlier read no longer are: [`Problem::Changed`].
     pub fn changed(&self, row: usize) -> Error {
         Problem::Changed.at(self.place(row).0)
     }
@@ -330,7 +318,7 @@ impl DataFile {
         self.starts.partition_point(|&start| start <= row).clamp(1, self.table.parts.len()) - 1
     }
 
-    /// Reads rows from a cursor, which stays where the next rows are.
+    /// Reads rows from a cursor, which then points at the next rows.
     fn block(
         &self,
         cursor: &Mutex<Option<Cursor>>,
@@ -359,9 +347,9 @@ impl DataFile {
                     let step = (end - cursor.row).min((STEP_NUMBERS / projection.columns.len().max(1)).max(1));
                     if part.read_of(&projection, &mut cursor, step, &mut block)? == 0 {
                         return Err(match &part.content {
-                            // Its rows were not counted.
+                            // The rows of other files were counted.
                             Content::Grouped(file) => {
-                                damaged(format_args!("it has {} rows, and claims {}", cursor.row, file.n_rows()))
+                                damaged(format_args!("it has {} rows, but claims {}", cursor.row, file.n_rows()))
                             }
                             _ => Problem::Changed,
                         });

@@ -5,15 +5,15 @@ use gmm_host::Covariances;
 use ndarray::ArrayView2;
 use std::fmt::Write;
 
-/// A model as a C header (C99 and later, and C++) of functions that evaluate it in float64, without
-/// memory of their own and without a library but that of `math.h`. `name` begins all its names;
-/// characters that a name of C cannot have become `_`.
+/// Writes a model as a C header (C99 and later, and C++) of functions that evaluate it in float64, without allocating
+/// memory and with no library but `math.h`. `name` is the prefix of all its names; characters that are invalid in C
+/// names become `_`.
 ///
-/// Of a posterior of variational inference it gives what scikit-learn's methods of the same names
-/// give.
+/// For a posterior of variational inference the functions return the results of scikit-learn's methods of the same
+/// names.
 ///
 /// # Errors
-/// For covariances of a type that this crate does not know.
+/// For covariances of an unknown type.
 pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     let mut name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -23,7 +23,7 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     let (k, d) = mixture.means().dim();
     let upper = name.to_ascii_uppercase();
     let cholesky = mixture.precisions_cholesky();
-    // A sample's value in each component: constant − ½ |Uᵀ(x − μ)|², with the precision U Uᵀ.
+    // The value of a sample in each component: constant − ½ |Uᵀ(x − μ)|², with the precision U Uᵀ.
     let (rows, squares, log_determinants) = whitening(&cholesky, k, d)?;
     let constants: Vec<f64> = (0..k)
         .map(|c| {
@@ -69,11 +69,11 @@ pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     Ok(text + &functions.replace("@NAME@", &upper).replace("@log_total@", &number(model.log_total())))
 }
 
-/// The numbers of the factors, the loop that adds up the squares of Uᵀ(x − μ) times `scale`, and log |U| of
-/// each component.
+/// The numbers of the factors, the loop that adds the squares of Uᵀ(x − μ) times `scale`, and log |U| of each
+/// component.
 type Whitening = (Vec<f64>, &'static str, Vec<f64>);
 
-/// In the loop `@name@` and `@NAME@` stand for the header's name.
+/// In the loop, `@name@` and `@NAME@` stand for the header's name.
 fn whitening(factors: &Covariances, k: usize, d: usize) -> Result<Whitening, Problem> {
     let log = |diagonal: &mut dyn Iterator<Item = &f64>| diagonal.map(|u| u.ln()).sum::<f64>();
     let triangle = |u: ArrayView2<'_, f64>| -> Vec<f64> {
@@ -120,7 +120,7 @@ const OF_NUMBERS: &str = "    for (j = 0; j < @NAME@_N_FEATURES; j++) {
         squares += t * t;
     }";
 
-/// A number that C reads as the same bits.
+/// Writes a number that C reads as the same bits.
 fn number(value: f64) -> String {
     match value {
         v if v == f64::INFINITY => "HUGE_VAL".into(),

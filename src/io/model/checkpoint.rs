@@ -1,4 +1,4 @@
-//! Checkpoints: files from which an unfinished fit goes on.
+//! Checkpoints: files from which an unfinished fit continues.
 use super::contents::FitSummary;
 use super::json::{ModelMembers, parse_model, read_text, to_json};
 use super::variational::{self, Member};
@@ -8,27 +8,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::path::Path;
 
-/// The state of an unfinished fit: what [`resume`](gmm_host::GaussianMixtureParams::resume) needs
-/// to go on.
+/// The state of an unfinished fit, for [`resume`](gmm_host::GaussianMixtureParams::resume).
 ///
-/// The file is a model in JSON, that of the current run, so that every command can read it as a
-/// model. Besides the members of a fitted model (`converged`, `n_iter`, `lower_bound`,
-/// `lower_bounds`) it has `run`, `retained`, `best` (the best run so far, with the same members)
-/// and `made_with`; of a fit by variational inference also `variational`, the posterior, beside the
-/// mixture of its means.
+/// The file is a model in JSON, that of the current run, so every command can read it as a model. Besides the members
+/// of a fitted model (`converged`, `n_iter`, `lower_bound`, `lower_bounds`) it has `run`, `retained`, `best` (the best
+/// run so far, with the same members) and `made_with`; for variational inference also `variational`, the posterior,
+/// beside the mixture of its means.
 #[derive(Debug, Clone)]
 pub struct Checkpoint<M = Mixture> {
-    /// The data and the options of the fit. It can go on only with the same.
+    /// The data and the options of the fit, which continues only with the same ones.
     pub made_with: Identity,
     /// The current run.
     pub present: Fit<M>,
     /// The best of the runs before the current one.
     pub best: Option<Fit<M>>,
-    /// The names of the features, if they have any.
+    /// The names of the features, if any.
     pub feature_names: Option<Vec<String>>,
 }
 
-/// The members of a checkpoint as they are written.
 #[derive(Serialize)]
 struct WrittenMembers<'a> {
     #[serde(flatten)]
@@ -40,12 +37,11 @@ struct WrittenMembers<'a> {
     run: usize,
     retained: &'a [usize],
     best: Option<Box<WrittenMembers<'a>>>,
-    /// The best run has none of its own: it is of the same data and options as the current one.
+    /// `None` for the best run, which shares the current run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     made_with: Option<&'a Identity>,
 }
 
-/// What a model is in a file.
 type Parts<'a> = (ModelMembers, Option<Member<'a>>);
 
 impl<'a> WrittenMembers<'a> {
@@ -64,7 +60,6 @@ impl<'a> WrittenMembers<'a> {
     }
 }
 
-/// The members of a checkpoint that are read besides those of the model.
 #[derive(Deserialize)]
 struct ReadMembers<'a> {
     made_with: Option<Identity>,
@@ -72,7 +67,7 @@ struct ReadMembers<'a> {
     converged: bool,
     lower_bounds: Vec<f64>,
     run: usize,
-    /// Earlier versions called it `kept`.
+    /// Named `kept` by earlier versions.
     #[serde(alias = "kept")]
     retained: Vec<usize>,
     #[serde(borrow)]
@@ -84,10 +79,8 @@ struct ReadMembers<'a> {
 pub struct CheckpointOutput(Output);
 
 impl CheckpointOutput {
-    /// Makes sure that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name does not end in `.json`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name
+    /// does not end in `.json`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if extension(path) != "json" {
@@ -96,17 +89,17 @@ impl CheckpointOutput {
         Output::create(path).map(Self)
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Writes the checkpoint; each call replaces the one before. Errors: as [`Output::write`].
+    /// Writes the checkpoint in place of the previous one. Errors: as [`Output::write`].
     pub fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
         self.write_members(WrittenMembers::new(checkpoint, |mixture| Ok((mixture.into(), None))))
     }
 
-    /// As [`write`](Self::write), of a fit by variational inference.
+    /// Like [`write`](Self::write), for a fit by variational inference.
     pub fn write_variational(&self, checkpoint: &Checkpoint<VariationalMixture>) -> Result<()> {
         self.write_members(WrittenMembers::new(checkpoint, |posterior| {
             Ok(((&posterior.to_mixture()?).into(), Some(posterior.into())))
@@ -123,17 +116,14 @@ impl CheckpointOutput {
 /// Reads a checkpoint.
 ///
 /// # Errors
-/// If the file cannot be read or is not a checkpoint (a model, perhaps), or if it was written by an
-/// older version, which did not record the data that it belongs to.
+/// If the file cannot be read or is not a checkpoint (perhaps a model), or was written by an older version, which did
+/// not record its data.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
     read_with(path.as_ref(), |json| parse(json, parse_model, Mixture::n_components))
 }
 
-/// Reads a checkpoint of a fit by variational inference. [`read_checkpoint`] reads that of any fit,
-/// with the mixtures of the means.
-///
-/// # Errors
-/// As [`read_checkpoint`]; also if the fit was by EM.
+/// Reads a checkpoint of a fit by variational inference. [`read_checkpoint`] reads the checkpoint of any fit, with the
+/// mixtures of the means. Errors: as [`read_checkpoint`]; also if the fit was by EM.
 pub fn read_variational_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint<VariationalMixture>> {
     let model = |json: &str| variational::parse_json(json)?.posterior.ok_or_else(variational::no_posterior);
     read_with(path.as_ref(), |json| parse(json, model, VariationalMixture::n_components))
@@ -214,7 +204,7 @@ mod tests {
         }
     }
 
-    /// A fit that goes on from a checkpoint ends with the bits of one that was not interrupted.
+    /// A fit that continues from a checkpoint ends with the bits of an uninterrupted one.
     #[test]
     fn variational_fits_go_on_from_checkpoints() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! What a model file holds besides its format: the parameters of a mixture, how a fit found them,
-//! and the names of the features.
+//! The contents of a model file: the parameters of a mixture, the record of its fit, and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
 use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, VariationalMixture};
@@ -7,18 +6,17 @@ use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// What a file says of a mixture besides its parameters, under scikit-learn's names: the names of
-/// the features, and how a fit found it. A file need not say any of it.
+/// The names of the features and the record of a fit, under scikit-learn's names. A file may lack any of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitSummary {
-    /// The names of the features (D,), by which the columns of a table are found; in a `.npz` the
-    /// member `feature_names_in_`.
+    /// The names of the features (D,), by which the columns of a table are found; in a `.npz` the member
+    /// `feature_names_in_`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature_names: Option<Vec<String>>,
     /// Whether the last iteration changed the lower bound by less than the tolerance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
-    /// Number of iterations.
+    /// The number of iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n_iter: Option<u64>,
     /// The lower bound of the last iteration; `None` without iterations.
@@ -36,12 +34,14 @@ impl FitSummary {
         Self { feature_names: names.map(<[String]>::to_vec), ..self }
     }
 
-    /// Makes sure that there is a name for each feature, and that no name stands for two.
+    /// Checks that each feature has a name, and that names are distinct.
     pub(super) fn check(&self, mixture: &Mixture) -> Result<(), Problem> {
         let Some(names) = &self.feature_names else { return Ok(()) };
         let (got, d) = (names.len(), mixture.n_features());
         if got != d {
-            return Err(Problem::format(format!("there are {got} feature_names for {d} features (columns of means)")));
+            return Err(Problem::format(format!(
+                "expected {d} feature_names, one for each column of means, got {got}"
+            )));
         }
         let mut seen = HashSet::new();
         match names.iter().find(|name| !seen.insert(*name)) {
@@ -63,39 +63,36 @@ impl<M> From<&Fit<M>> for FitSummary {
     }
 }
 
-/// What a model file holds.
+/// The contents of a model file.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Model {
-    /// The mixture; of a posterior of variational inference, that of its means.
+    /// The mixture; for a posterior of variational inference, that of its means.
     pub mixture: Mixture,
-    /// What the file says besides.
+    /// The names of the features and the record of the fit.
     pub summary: FitSummary,
     /// The posterior, if the file has one.
     pub posterior: Option<VariationalMixture>,
 }
 
 impl Model {
-    /// A mixture, and what is known of it besides.
+    /// Returns a model of a mixture.
     pub fn new(mixture: Mixture, summary: FitSummary) -> Self {
         Self { mixture, summary, posterior: None }
     }
 
-    /// A posterior beside the mixture of its means, and what is known of it besides.
-    ///
-    /// # Errors
-    /// As [`VariationalMixture::to_mixture`].
+    /// Returns a model of a posterior and the mixture of its means. Errors: as [`VariationalMixture::to_mixture`].
     pub fn of_posterior(posterior: VariationalMixture, summary: FitSummary) -> gmm_host::Result<Self> {
         Ok(Self { mixture: posterior.to_mixture()?, summary, posterior: Some(posterior) })
     }
 
-    /// The mixture whose responsibilities and log-densities are those of samples:
-    /// [`VariationalMixture::density`] of a posterior, as in scikit-learn.
+    /// Returns the mixture whose responsibilities and log-densities are those of samples: for a posterior
+    /// [`VariationalMixture::density`], as in scikit-learn.
     pub fn density(&self) -> &Mixture {
         self.posterior.as_ref().map_or(&self.mixture, VariationalMixture::density)
     }
 
-    /// What is to be added to log-densities under [`density`](Self::density).
+    /// Returns the constant to add to log-densities under [`density`](Self::density).
     pub fn log_total(&self) -> f64 {
         self.posterior.as_ref().map_or(0.0, VariationalMixture::log_total)
     }
@@ -104,8 +101,7 @@ impl Model {
 /// An array of any number of dimensions: its shape, and its values in row-major order.
 pub(super) type Array = (Vec<usize>, Vec<f64>);
 
-/// Makes a mixture of arrays as they were read: checks that their shapes agree, and then their
-/// values.
+/// Makes a mixture from arrays, after a check that their shapes agree and their values are usable.
 pub(super) fn mixture_from_arrays(
     model: CovarianceModel,
     weights: Array,

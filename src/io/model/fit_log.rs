@@ -1,4 +1,4 @@
-//! Fits of many that have ended, in a file from which the call goes on.
+//! Finished fits of many, in a file from which the call continues.
 use super::json::read_text;
 use crate::io::{Identity, Output, Problem, Result, extension};
 use gmm_host::Fit;
@@ -9,11 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A checkpoint of many fits: a file that grows by a line for each fit that has ended.
+/// A checkpoint of many fits: a file that grows by a line for each finished fit.
 ///
-/// The first line holds the data and the options of the fits, each of the others the name of a set of
-/// samples and its fit. A line that was not written to its end, because the program was killed,
-/// counts as not there.
+/// The first line holds the data and the options of the fits, each later line the name of a set of samples and its fit.
+/// An incomplete line, left when the program was killed, is ignored.
 ///
 /// ```
 /// use gaussmix::data::Samples;
@@ -41,7 +40,7 @@ pub struct FitLog {
     file: Mutex<File>,
 }
 
-/// Fits that have ended, each with the name of its set.
+/// Finished fits, each with the name of its set.
 type Ended<M> = Vec<(String, Fit<M>)>;
 
 #[derive(Serialize, Deserialize)]
@@ -62,12 +61,9 @@ struct Read<M> {
 }
 
 impl FitLog {
-    /// Makes the file, or goes on with one that is there: gives the fits that it has, each with the
-    /// name of its set.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name does not end in `.jsonl`, or the file is something else,
-    /// or belongs to fits with other data or options than these.
+    /// Creates the file, or opens an existing one and returns its fits, each with the name of its set. Errors: as
+    /// [`Output::create`]; also if the name does not end in `.jsonl`, or the file is something else, or belongs to fits
+    /// with other data or options.
     pub fn open<M: DeserializeOwned>(path: impl AsRef<Path>, made_with: &Identity) -> Result<(Self, Ended<M>)> {
         let path = path.as_ref();
         if extension(path) != "jsonl" {
@@ -92,21 +88,21 @@ impl FitLog {
         Ok((Self { path: path.into(), file: Mutex::new(file) }, ended))
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds the fit to a set. Several threads may add at the same time.
+    /// Adds the fit of a set. Several threads may add at the same time.
     ///
     /// # Errors
-    /// What the system reports, such as a full disk. The fits before are still there then.
+    /// Errors of the system, such as a full disk. Earlier fits are kept.
     pub fn add<M: Serialize>(&self, set: &str, fit: &Fit<M>) -> Result<()> {
         let add = || {
             let line = line(&Written { set, fit })?;
             let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
             let before = file.metadata().map_err(Problem::io("write it"))?.len();
-            // A part of a line would spoil the next one.
+            // A partial line would spoil the next one.
             file.write_all(&line).map_err(|error| {
                 let _ = file.set_len(before);
                 Problem::io("write it")(error)
@@ -159,7 +155,7 @@ mod tests {
         log.add("a \"1\"\n", &fits[0]).unwrap();
         log.add("b", &fits[1]).unwrap();
         drop(log);
-        // A line that was not written to its end is written anew.
+        // An incomplete line is written anew.
         File::options().append(true).open(&path).unwrap().write_all(b"{\"set\":\"c\",\"fit\":{").unwrap();
         let (log, some): (_, Vec<(String, Fit)>) = open().unwrap();
         assert_eq!(some.len(), 2);

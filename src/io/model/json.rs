@@ -12,10 +12,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The version of the format that is written, and the only one that is read.
 const VERSION: u64 = 1;
 
-/// A mixture as the members of a JSON object.
 #[derive(Serialize)]
 pub(super) struct ModelMembers {
     version: u64,
@@ -38,7 +36,6 @@ impl From<&Mixture> for ModelMembers {
     }
 }
 
-/// An array as lists of lists.
 pub(super) struct NestedLists(pub Array);
 
 impl Serialize for NestedLists {
@@ -49,7 +46,7 @@ impl Serialize for NestedLists {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let Self(shape, values) = *self;
                 match shape {
-                    // The one number that is left.
+                    // A single number is left.
                     [] => values.first().serialize(serializer),
                     [n, inner @ ..] => {
                         let mut list = serializer.serialize_seq(Some(*n))?;
@@ -67,12 +64,11 @@ impl Serialize for NestedLists {
     }
 }
 
-/// A mixture as JSON. Every number is written so that reading gives the same bits.
+/// Writes a mixture as JSON. Reading it gives the same bits.
 pub fn model_to_json(mixture: &Mixture) -> String {
     to_json(&ModelMembers::from(mixture)).expect("members with fixed names and finite numbers have a form in JSON")
 }
 
-/// A mixture and how a fit found it, as JSON.
 pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Members<'a> {
@@ -85,11 +81,11 @@ pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary
     to_json(&Members { model: mixture.into(), summary })
 }
 
-/// Reads a file of text, of a model or of options, that is read as a whole.
+/// Reads a whole file of text: a model or options.
 ///
 /// # Errors
-/// If it cannot be read, is not in UTF-8, or takes more than an eighth of the machine's memory: a
-/// device may give text without end.
+/// If it cannot be read, is not in UTF-8, or takes more than an eighth of the machine's memory: a device may give
+/// endless text.
 pub fn read_text(path: impl AsRef<Path>) -> FileResult<String> {
     let path = path.as_ref();
     read_text_within(path, gmm_host::memory::half() / 4).map_err(|problem| problem.at(path))
@@ -100,10 +96,7 @@ fn read_text_within(path: &Path, most: u64) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(Problem::io("read it"))?;
     if bytes.len() as u64 > most {
-        return Err(Problem::Format(format!(
-            "it has more than the {} that a text may have here",
-            in_words(most.into())
-        )));
+        return Err(Problem::Format(format!("it has more than {}, the limit for a text here", in_words(most.into()))));
     }
     String::from_utf8(bytes).map_err(|e| {
         let byte = e.utf8_error().valid_up_to();
@@ -111,7 +104,7 @@ fn read_text_within(path: &Path, most: u64) -> Result<String, Problem> {
     })
 }
 
-/// The parts that say how to read the rest.
+/// The members that say how to read the rest.
 #[derive(Deserialize)]
 struct Head {
     version: u64,
@@ -138,7 +131,6 @@ pub fn parse_model(json: &str) -> Result<Mixture, Problem> {
     mixture_from_arrays(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?)
 }
 
-/// Reads a mixture, and how a fit found it, from a JSON text.
 pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummary), Problem> {
     let mixture = parse_model(json)?;
     let summary: FitSummary = decode(&quote_non_finite(json))?;
@@ -150,8 +142,7 @@ pub(super) fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Problem
     serde_json::from_str(json).map_err(|e| Problem::format(format!("not a model in JSON: {e}")))
 }
 
-/// JSON text in which each member, and each row of an array, stands on a line of its own; ends with
-/// a line feed.
+/// Writes JSON text with a line for each member and for each row of an array, and a line feed at the end.
 pub(super) fn to_json(value: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, LineFormatter::default()))?;
@@ -162,7 +153,7 @@ pub(super) fn to_json(value: &impl Serialize) -> serde_json::Result<String> {
 /// Breaks lines before the members of an object and before lists within a list.
 #[derive(Default)]
 struct LineFormatter {
-    /// Whether the next value is an element of a list, and then whether it is the first.
+    /// Whether the next value is an element of a list, and if so the first one.
     element: Option<bool>,
 }
 
@@ -243,9 +234,11 @@ mod tests {
             with_summary.replace("\"n_iter\"", "\"feature_names\": [\"a \\\"b\\\"\", \"NaN\"],\n\"n_iter\"")
         );
         assert_eq!(parse_model_with_summary(&with_names).unwrap(), (mixture, named));
-        for (other, message) in
-            [("[\"a\"]", "1 feature_names for 2 features"), ("[\"a\", \"a\"]", "`a` twice"), ("[1, 2]", "not a model")]
-        {
+        for (other, message) in [
+            ("[\"a\"]", "expected 2 feature_names, one for each column of means, got 1"),
+            ("[\"a\", \"a\"]", "`a` twice"),
+            ("[1, 2]", "not a model"),
+        ] {
             let bad = with_names.replace("[\"a \\\"b\\\"\", \"NaN\"]", other);
             assert!(parse_model_with_summary(&bad).unwrap_err().to_string().contains(message), "{bad}");
         }

@@ -4,24 +4,21 @@ use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visi
 use std::borrow::Cow;
 use std::fmt;
 
-/// An array that JSON spells as lists of lists of numbers, collected in row-major order. All lists
-/// at the same depth must have the same length; the first place where one has not is remembered as
-/// an irregularity.
+/// An array spelled in JSON as lists of lists of numbers, collected in row-major order. All lists at one depth must
+/// have the same length; the first violation is recorded as an irregularity.
 #[derive(Default)]
 pub(super) struct JsonArray {
     values: Vec<f64>,
-    /// The length of the lists at each depth, known from the end of the first of them.
+    /// The length of the lists at each depth, known from the end of the first list.
     lengths: Vec<Option<usize>>,
-    /// In how many lists the numbers stand; unknown before the first number.
+    /// The depth of the numbers; `None` before the first number.
     depth: Option<usize>,
-    /// The indices of the value that is being read.
     position: Vec<usize>,
-    /// The first irregularity.
     irregular: Option<String>,
 }
 
 impl JsonArray {
-    /// The shape and the values.
+    /// Returns the shape and the values.
     pub fn into_parts(self, what: &str) -> Result<(Vec<usize>, Vec<f64>), Problem> {
         match self.irregular {
             Some(irregular) => Err(Problem::Format(format!("the {what} are not an array: {irregular}"))),
@@ -44,7 +41,7 @@ impl JsonArray {
     }
 
     fn mixed(&mut self) {
-        self.note(|p| format!("at {p:?} (counted from 0) there is a number where others have a list, or the reverse"));
+        self.note(|p| format!("at {p:?} (counted from 0) there is a number instead of a list, or the reverse"));
     }
 
     fn end_of_list(&mut self, length: usize) {
@@ -71,7 +68,6 @@ impl<'de> de::Deserialize<'de> for JsonArray {
     }
 }
 
-/// Reads the number or the list at the current position.
 struct Item<'a>(&'a mut JsonArray);
 
 impl<'de> DeserializeSeed<'de> for Item<'_> {
@@ -124,8 +120,8 @@ impl<'de> Visitor<'de> for Item<'_> {
         self.visit_f64(v as f64)
     }
 
-    // NaN and infinities, which JSON does not have and Python writes all the same, are read as
-    // numbers: the check of the parameters that follows then names the component.
+    // NaN and infinities, which Python writes although JSON lacks them, are read as numbers: the later check of the
+    // parameters then names the component.
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
         self.visit_f64(f64::NAN)
@@ -141,8 +137,8 @@ impl<'de> Visitor<'de> for Item<'_> {
     }
 }
 
-/// Puts NaN, Infinity and -Infinity into quotes: Python's json module writes them as bare words,
-/// which JSON does not allow.
+/// Puts NaN, Infinity and -Infinity into quotes: Python's json module writes them as bare words, which JSON does not
+/// allow.
 pub(super) fn quote_non_finite(json: &str) -> Cow<'_, str> {
     const WORDS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
     if !json.contains(WORDS[0]) && !json.contains(WORDS[2]) {

@@ -22,13 +22,12 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-/// Reads a mixture from a file. A name that ends in `.npz` stands for arrays under scikit-learn's
-/// attribute names; any other file is read as JSON.
+/// Reads a mixture from a file: a `.npz` holds arrays under scikit-learn's attribute names; any other file is read as
+/// JSON.
 ///
 /// # Errors
-/// If the file cannot be read, has neither format, is of a version or covariance type that is not
-/// known, has rows of unequal length or parameters that [`Mixture::new`] refuses. The error names
-/// the file, and the component.
+/// If the file cannot be read, has neither format, has an unknown version or covariance type, rows of unequal length or
+/// parameters that [`Mixture::new`] refuses. The error names the file, and the component.
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     let path = path.as_ref();
     let read = match Format::of(path) {
@@ -38,11 +37,8 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     read.map_err(|problem| problem.at(path))
 }
 
-/// Reads a mixture and how a fit found it.
-///
-/// # Errors
-/// As [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or `lower_bounds` is of another
-/// type.
+/// Reads a mixture and the record of its fit. Errors: as [`read_model`]; also if `converged`, `n_iter`, `lower_bound`
+/// or `lower_bounds` has the wrong type.
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
     let path = path.as_ref();
     let read = match Format::of(path) {
@@ -52,11 +48,8 @@ pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSu
     read.map_err(|problem| problem.at(path))
 }
 
-/// Reads a posterior of variational inference, and how a fit found it. [`read_model`] reads the
-/// mixture of its means from the same file.
-///
-/// # Errors
-/// As [`read_model_with_summary`]; also if the file holds a mixture alone.
+/// Reads a posterior of variational inference and the record of its fit. [`read_model`] reads the mixture of its means
+/// from the same file. Errors: as [`read_model_with_summary`]; also if the file holds only a mixture.
 pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixture, FitSummary)> {
     let path = path.as_ref();
     let Model { posterior, summary, .. } = Model::read(path)?;
@@ -64,10 +57,8 @@ pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixt
 }
 
 impl Model {
-    /// Reads all that a model file holds.
-    ///
-    /// # Errors
-    /// As [`read_model_with_summary`]; also if the file has a posterior that is not usable.
+    /// Reads everything in a model file. Errors: as [`read_model_with_summary`]; also if the file has an unusable
+    /// posterior.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = match Format::of(path) {
@@ -106,17 +97,15 @@ pub struct ModelOutput {
 }
 
 impl ModelOutput {
-    /// Makes sure that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name ends in neither `.json` nor `.npz`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name
+    /// ends in neither `.json` nor `.npz`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let format = Format::of(path).map_err(|problem| problem.at(path))?;
         Ok(Self { output: Output::create(path)?, format })
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
@@ -126,13 +115,13 @@ impl ModelOutput {
         self.write_with_summary(mixture, &FitSummary::default())
     }
 
-    /// Writes the mixture of a fit and, under scikit-learn's names, how the fit found it. Errors:
-    /// as [`Output::write`].
+    /// Writes the mixture of a fit and, under scikit-learn's names, the record of the fit. Errors: as
+    /// [`Output::write`].
     pub fn write_fit(&self, fit: &Fit) -> Result<()> {
         self.write_with_summary(&fit.mixture, &fit.into())
     }
 
-    /// Writes the mixture and what is known of how a fit found it. Errors: as [`Output::write`].
+    /// Writes the mixture and the record of a fit. Errors: as [`Output::write`].
     pub fn write_with_summary(&self, mixture: &Mixture, summary: &FitSummary) -> Result<()> {
         self.write_bytes(match self.format {
             Format::Json => json::model_with_summary_to_json(mixture, summary)
@@ -142,9 +131,8 @@ impl ModelOutput {
         })
     }
 
-    /// Writes a posterior of variational inference beside the mixture of its means, which is what
-    /// programs read that do not know posteriors, and what is known of how a fit found it. Errors:
-    /// as [`Output::write`].
+    /// Writes a posterior of variational inference, the mixture of its means (for programs without posteriors), and the
+    /// record of a fit. Errors: as [`Output::write`].
     pub fn write_variational(&self, posterior: &VariationalMixture, summary: &FitSummary) -> Result<()> {
         let mixture = posterior.to_mixture().map_err(|e| Problem::from(e).at(self.path()))?;
         self.write_bytes(match self.format {
@@ -161,7 +149,6 @@ impl ModelOutput {
     }
 }
 
-/// As the display of [`Output`].
 impl fmt::Display for ModelOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.output.fmt(f)

@@ -18,13 +18,13 @@ const TYPE: &str = "covariance_type";
 const NAMES: &str = "feature_names_in_";
 const MEANS: &str = "means_";
 const BOUNDS: &str = "lower_bounds_";
-/// A member of so many elements may have any shape: the error says what is wrong with it.
+/// A member with at most this many elements may have any shape: its error is reported later.
 const SMALL: usize = 1 << 16;
-/// Most bytes of an element: of a name, which has four for each character.
+/// The most bytes of a text element, at four bytes a character.
 const MAX_TEXT: u64 = 1 << 20;
-/// How many times the bytes of the arrays a mixture and the reading of it take.
+/// The memory of a mixture and of reading it, in multiples of the arrays' bytes.
 const COPIES: usize = 4;
-/// The members that are read. Others are checked as files, and their values are ignored.
+/// The members to read. Others are checked as files, and their values are ignored.
 const MEMBERS: [&str; 11] = [
     TYPE,
     NAMES,
@@ -39,18 +39,15 @@ const MEMBERS: [&str; 11] = [
     BOUNDS,
 ];
 
-/// Whether a member is read.
 fn is_read(name: &str) -> bool {
     MEMBERS.contains(&name) || name == variational::PRIOR_TYPE || is_of_posterior(name)
 }
 
-/// Whether a member is an array of a posterior.
 fn is_of_posterior(name: &str) -> bool {
     name.strip_suffix('_').is_some_and(|name| variational::NAMES.contains(&name))
 }
 
-/// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`) and what the file says
-/// of how a fit found it, and of the posterior.
+/// Reads a mixture (`covariance_type`, `weights_`, `means_`, `covariances_`), the record of its fit, and the posterior.
 pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     let mut members = members(file)?;
     let prior_type = members.remove(variational::PRIOR_TYPE);
@@ -74,7 +71,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
         let Some((shape, values)) = array(name)? else { continue };
         let wanted = mixture.covariances().shape();
         if shape != wanted {
-            return Err(named(name, Problem::format(format!("the shape is {shape:?} where {wanted:?} is needed"))));
+            return Err(named(name, Problem::format(format!("the shape is {shape:?}; expected {wanted:?}"))));
         }
         if let Some(at) = values.iter().position(|v| !v.is_finite()) {
             let value = values[at];
@@ -117,8 +114,8 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
     Ok(Model { mixture, summary, posterior })
 }
 
-/// The bytes of the members that are read, by their names without `.npy`. Every member is
-/// decompressed to its end, because that is when the archive reader compares its checksum.
+/// Returns the bytes of the members to read, by their names without `.npy`. Every member is decompressed to its end,
+/// where the archive reader compares its checksum.
 fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> {
     let mut archive = open(file)?;
     let headers = (0..archive.len()).map(|i| member(&mut archive, i)).collect::<Result<Vec<_>, _>>()?;
@@ -127,7 +124,7 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
     for (i, (name, size, _)) in headers.into_iter().enumerate() {
         let failed = |e: io::Error| Problem::format(format!("the .npz has no usable `{}`: {e}", shortened(&name)));
         let entry = archive.by_index(i).map_err(|e| failed(e.into()))?;
-        // The limit is one byte more than the size, so that the reader comes to the end.
+        // The limit is one byte beyond the size, so that the reader reaches the end.
         let mut content = entry.take(size + 1);
         if is_read(&name) {
             let mut bytes = Vec::new();
@@ -140,16 +137,15 @@ fn members(file: impl Read + Seek) -> Result<HashMap<String, Vec<u8>>, Problem> 
     Ok(members)
 }
 
-/// Makes sure, before any member is read, that none of those that are read has more numbers than a
-/// mixture of the shape of the means needs, nor all together more than there is memory for: a
-/// member may be compressed to a thousandth of its size.
+/// Checks, before members are read, that none has more numbers than a mixture with means of this shape needs, and that
+/// all together fit into memory: a member may be compressed to a thousandth of its size.
 fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
     let used = || headers.iter().filter(|(name, ..)| is_read(name));
     let count = |shape: &[usize]| shape.iter().fold(1usize, |n, &length| n.saturating_mul(length));
     let means = used().find(|(name, ..)| name == MEANS).map(|(.., header)| &header.shape[..]);
     let (k, d) = match means {
         Some(&[k, d]) => (k, d),
-        // The error is that of the means.
+        // The means cause an error later.
         _ => (1, 1),
     };
     for (name, _, header) in used() {
@@ -175,13 +171,13 @@ fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
     }
     let bytes =
         used().fold(0usize, |sum, (_, size, _)| sum.saturating_add(usize::try_from(*size).unwrap_or(usize::MAX)));
-    Ok(memory::check("the arrays of the .npz", &[bytes, COPIES], 1, "it is no model that this machine can use")?)
+    Ok(memory::check("the arrays of the .npz", &[bytes, COPIES], 1, "this machine cannot use the model")?)
 }
 
-/// The name, the size and the header of a member, after a check that header and size agree.
+/// Returns the name, the size and the header of a member, after a check that header and size agree.
 fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(String, u64, Header), Problem> {
-    /// Deflate compresses by at most about this factor; a member that claims more is refused before
-    /// memory is taken for it.
+    /// Deflate compresses at most by about this factor; a member that claims more is refused before memory is taken for
+    /// it.
     const MAX_RATIO: u64 = 1040;
     let mut entry = archive.by_index(index).map_err(|e| Problem::format(format!("not a usable .npz file: {e}")))?;
     let name = entry.name().to_string();
@@ -203,26 +199,24 @@ fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, index: usize) -> Result<(
     Ok((name.trim_end_matches(".npy").to_string(), size, header))
 }
 
-/// Opens an archive, after a check that every name occurs once and that the two places that hold a
-/// checksum agree.
+/// Opens an archive, after a check that every name occurs once and that the two places that hold a checksum agree.
 ///
-/// `ZipArchive` reserves memory for as many members as the archive claims, at most 65,535, which is
-/// some 14 MB.
+/// `ZipArchive` reserves memory for as many members as the archive claims, at most 65,535, which is some 14 MB.
 fn open<R: Read + Seek>(file: R) -> Result<ZipArchive<R>, Problem> {
     let not_npz = |e: zip::result::ZipError| Problem::format(format!("not a .npz file: {e}"));
     let archive = ZipArchive::new(file).map_err(not_npz)?;
-    // `ZipArchive` indexes its members by name, so that of two with the same name it shows only the
-    // last. The directory is therefore read once more.
+    // `ZipArchive` indexes its members by name and shows only the last of two with the same name, so the directory is
+    // read again.
     let (directory, offset) = (archive.central_directory_start(), archive.offset());
     let mut file = archive.into_inner();
     check_directory(&mut file, directory, offset)?;
     ZipArchive::new(file).map_err(not_npz)
 }
 
-/// Reads the central directory (section 4.3.12 of the ZIP specification, APPNOTE.TXT) and the local
-/// headers that it points to (4.3.7).
+/// Reads the central directory (section 4.3.12 of the ZIP specification, APPNOTE.TXT) and the local headers that it
+/// points to (4.3.7).
 fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) -> Result<(), Problem> {
-    /// The flag of a member whose checksum follows its content, so that its local header has none.
+    /// The flag of a member whose checksum follows its content, and is missing in its local header.
     const CHECKSUM_FOLLOWS: u16 = 1 << 3;
     let damaged = |e: io::Error| Problem::format(format!("not a usable .npz file: {e}"));
     let mut names = HashSet::new();
@@ -244,7 +238,7 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
                 shortened(&shown)
             )));
         }
-        // The largest offset marks a member beyond 4 GiB, whose offset stands elsewhere.
+        // The largest offset marks a member beyond 4 GiB, whose offset is stored elsewhere.
         if long(42) != u32::MAX {
             let mut local = [0; 18];
             file.seek(SeekFrom::Start(offset + u64::from(long(42)))).map_err(damaged)?;
@@ -261,16 +255,15 @@ fn check_directory<R: Read + Seek>(file: &mut R, directory: u64, offset: u64) ->
     }
 }
 
-/// The bytes of a .npz with all attributes that a scikit-learn object needs, precisions and their
-/// Cholesky factors included, how a fit found the mixture, and the posterior of which it is that of
-/// the means, if there is one.
+/// Returns the bytes of a .npz with all attributes that a scikit-learn object needs, including precisions and their
+/// Cholesky factors, the record of the fit, and the posterior, if any.
 pub(super) fn to_bytes(
     mixture: &Mixture,
     summary: &FitSummary,
     posterior: Option<&VariationalMixture>,
 ) -> Result<Vec<u8>, Problem> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-    // Not compressed, as `numpy.savez` does it.
+    // Not compressed, like `numpy.savez`.
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
     let mut add = |name: &str, bytes: Vec<u8>| {
         let started = archive.start_file(format!("{name}.npy"), options).map_err(std::io::Error::from);

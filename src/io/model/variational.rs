@@ -1,5 +1,5 @@
-//! What a model file holds of a posterior of variational inference, besides the mixture of its
-//! means: arrays under the names of scikit-learn's attributes.
+//! The arrays of a posterior of variational inference in a model file, under the names of scikit-learn's attributes,
+//! beside the mixture of its means.
 use super::contents::{Array, FitSummary, Model};
 use super::json::{ModelMembers, NestedLists, decode, parse_model_with_summary, to_json};
 use super::json_array::{JsonArray, quote_non_finite};
@@ -9,9 +9,8 @@ use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashMap;
 
-/// The name of the type of the weights' prior.
 pub(super) const PRIOR_TYPE: &str = "weight_concentration_prior_type";
-/// The names of the arrays, without the underscore behind an attribute's name.
+/// The names of the arrays, without the final underscore of an attribute's name.
 pub(super) const NAMES: [&str; 8] = [
     "weight_concentration",
     "mean_precision",
@@ -23,7 +22,7 @@ pub(super) const NAMES: [&str; 8] = [
     "covariance_prior",
 ];
 
-/// The arrays of a posterior, in the order of [`NAMES`]; those of one number have no dimension.
+/// Returns the arrays of a posterior, in the order of [`NAMES`]; single numbers have no dimension.
 pub(super) fn arrays(posterior: &VariationalMixture) -> [Array; 8] {
     let prior = posterior.prior();
     let vector = |v: &[f64]| (vec![v.len()], v.to_vec());
@@ -40,7 +39,7 @@ pub(super) fn arrays(posterior: &VariationalMixture) -> [Array; 8] {
     ]
 }
 
-/// Puts a posterior together: `mixture` is that of its means, `array` gives an array by its name.
+/// Builds a posterior from the `mixture` of its means and the arrays that `array` returns by name.
 pub(super) fn posterior(
     mixture: &Mixture,
     prior_type: &str,
@@ -72,7 +71,6 @@ pub(super) fn posterior(
     Ok(VariationalMixture::new(prior, concentration, mean_precision, degrees_of_freedom, means, covariances)?)
 }
 
-/// A posterior as the member `variational` of a JSON object.
 #[derive(Serialize)]
 pub(super) struct Member<'a> {
     weight_concentration_prior_type: &'static str,
@@ -95,7 +93,7 @@ impl<'a> From<&'a VariationalMixture> for Member<'a> {
     }
 }
 
-/// A posterior as JSON: the members of the mixture of its means, and one more, `variational`.
+/// Writes a posterior as JSON: the members of the mixture of its means, and `variational`.
 pub(super) fn to_json_text(
     posterior: &VariationalMixture,
     mixture: &Mixture,
@@ -113,7 +111,7 @@ pub(super) fn to_json_text(
     to_json(&Members { model: mixture.into(), summary, variational: posterior.into() })
 }
 
-/// Reads a model, with the posterior of [`to_json_text`] if there is one.
+/// Reads a model, with the posterior of [`to_json_text`], if any.
 pub(super) fn parse_json(json: &str) -> Result<Model, Problem> {
     #[derive(Deserialize)]
     struct Variational {
@@ -136,7 +134,6 @@ pub(super) fn parse_json(json: &str) -> Result<Model, Problem> {
     Ok(Model { posterior: posterior.transpose()?, mixture, summary })
 }
 
-/// The error of a file without a posterior.
 pub(super) fn no_posterior() -> Problem {
     Problem::format("it is a mixture without a posterior of variational inference; read it as a GaussianMixture")
 }

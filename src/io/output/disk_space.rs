@@ -1,18 +1,18 @@
-//! Checks that a disk can hold what is to be written.
+//! Checks that a disk can hold the results.
 use super::Output;
 use crate::io::{Problem, Result};
 use gmm_host::memory::in_words;
 use std::path::Path;
 
-/// Makes sure that the disks have room for these results, each with the bytes that it needs. An
-/// older file that a result replaces takes its space until the new one is complete, so that its
-/// space does not count as free. On a system that does not report what is free, the check passes.
+/// Checks that the disks have room for these results, each with its size in bytes. An older file that a result replaces
+/// takes space until the new one is complete, so its space does not count as free. If the system does not report free
+/// space, the check passes.
 pub(super) fn check(results: &[(&Output, u64)]) -> Result<()> {
     check_with(results, disk)
 }
 
 fn check_with(results: &[(&Output, u64)], disk: impl Fn(&Path) -> Option<Disk>) -> Result<()> {
-    // The disk and the bytes of each result before the current one.
+    // The disk and the bytes of each earlier result.
     let mut seen: Vec<(u64, u64)> = Vec::new();
     for (output, needed) in results {
         let Some(Disk { id, free }) = output.folder().and_then(&disk) else { continue };
@@ -34,7 +34,7 @@ fn check_with(results: &[(&Output, u64)], disk: impl Fn(&Path) -> Option<Disk>) 
 
 struct Disk {
     id: u64,
-    /// Free bytes, without those that are reserved for the system's administrator.
+    /// Free bytes, without those reserved for the system's administrator.
     free: u64,
 }
 
@@ -48,7 +48,7 @@ fn disk(folder: &Path) -> Option<Disk> {
     Some(Disk { id, free: found.f_bavail.saturating_mul(found.f_frsize) })
 }
 
-/// A drive is told by its letter; the disks of other machines are not looked at.
+/// A drive is identified by its letter; network drives are not checked.
 #[cfg(windows)]
 fn disk(folder: &Path) -> Option<Disk> {
     use std::path::{Component, Prefix};
@@ -74,7 +74,7 @@ mod tests {
             error.contains("b: it needs 1.9 GiB, besides 953.7 MiB for another; the disk has 2.8 GiB free"),
             "{error}"
         );
-        // Each result on a disk of its own.
+        // Each result is on its own disk.
         let apart = std::cell::Cell::new(0);
         let disks = |_: &Path| {
             apart.set(apart.get() + 1);

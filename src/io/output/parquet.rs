@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 /// Numbers that a column can hold.
 pub trait Column: Sized {
-    /// The column.
     fn column(values: impl Iterator<Item = Self>) -> ArrayRef;
 }
 
@@ -32,7 +31,7 @@ impl Column for f64 {
     }
 }
 
-/// A file that is begun with the first rows, by which the types of its columns are known.
+/// A Parquet file. Its first rows determine the types of its columns.
 pub(in crate::io) struct ParquetWriter<'a> {
     file: Option<&'a mut (dyn Write + Send)>,
     open: Option<Box<ArrowWriter<&'a mut (dyn Write + Send)>>>,
@@ -43,8 +42,7 @@ impl<'a> ParquetWriter<'a> {
         Self { file: Some(file), open: None }
     }
 
-    /// Writes rows of `width` numbers; `names` are those of all columns, and the first is that of
-    /// the identifiers if there are any.
+    /// Writes rows of `width` numbers; `names` are those of all columns, beginning with the identifiers, if any.
     pub fn write<T: Column + Clone>(
         &mut self,
         values: &[T],
@@ -60,7 +58,6 @@ impl<'a> ParquetWriter<'a> {
         self.write_batch(&RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?)
     }
 
-    /// Writes rows.
     pub fn write_batch(&mut self, batch: &RecordBatch) -> io::Result<()> {
         if let Some(file) = self.file.take() {
             let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -78,7 +75,6 @@ impl<'a> ParquetWriter<'a> {
     }
 }
 
-/// The column of identifiers.
 pub(in crate::io) fn ids_column(ids: Ids) -> ArrayRef {
     match ids {
         Ids::Integers(ids) => Arc::new(Int64Array::from(ids)),
@@ -86,7 +82,7 @@ pub(in crate::io) fn ids_column(ids: Ids) -> ArrayRef {
     }
 }
 
-/// The system's error within one of the library, if there is one.
+/// Returns the system's error behind an error of the library, if any.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -10,8 +10,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-/// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see
-/// [`Output`]. Only one chunk of rows at a time is in memory.
+/// A result file for rows of numbers, `.npy`, `.csv`, `.tsv` or `.parquet` by its name; see [`Output`]. Only one chunk
+/// of rows at a time is in memory.
 #[derive(Debug)]
 pub struct TableOutput {
     output: Output,
@@ -21,7 +21,6 @@ pub struct TableOutput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Npy,
-    /// Text with this separator.
     Text(char),
     #[cfg(feature = "parquet")]
     Parquet,
@@ -44,21 +43,17 @@ mod sealed {
     pub use super::super::parquet::Column as Sealed;
 }
 
-/// A column of identifiers that a table keeps before its numbers: its name, and a function that
-/// gives those of some rows. It is called for one range of rows after the other.
+/// A column of identifiers before the numbers of a table. `read` is called for consecutive ranges of rows.
 pub struct IdColumn<'a> {
     /// The name of the column.
     pub name: &'a str,
-    /// Gives the identifiers of rows.
+    /// Returns the identifiers of rows.
     pub read: &'a mut dyn FnMut(Range<usize>) -> Result<Option<Ids>>,
 }
 
 impl TableOutput {
-    /// Makes sure that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also if the name of a regular file ends in none of `.npy`, `.csv`,
-    /// `.tsv` and `.parquet`.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also if the name of
+    /// a regular file does not end in `.npy`, `.csv`, `.tsv` or `.parquet`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let output = Output::create(path)?;
@@ -73,7 +68,7 @@ impl TableOutput {
                 let what = "a .parquet is not written, because the program was built without the feature `parquet` of the crate gaussmix";
                 return Err(Problem::format(what).at(path));
             }
-            // A device or a pipe may have any name, and is written to as a .npy.
+            // A device or a pipe may have any name, and is written as a .npy.
             _ if path.exists() && !path.is_file() => Format::Npy,
             _ => {
                 let endings = "the name of this result must end in .npy or .csv, .tsv or .parquet";
@@ -83,12 +78,12 @@ impl TableOutput {
         Ok(Self { output, format })
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
 
-    /// Makes sure that the format can hold a column of identifiers.
+    /// Checks that the format can hold a column of identifiers.
     ///
     /// # Errors
     /// For a .npy, which holds numbers only.
@@ -102,8 +97,8 @@ impl TableOutput {
         }
     }
 
-    /// The bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for text.
-    /// A Parquet file may be of any size, because it is compressed, and counts as empty.
+    /// Returns the bytes that [`write`](Self::write) will write: exact for a .npy, a low estimate for text, and 0 for a
+    /// Parquet file, whose compressed size is unknown.
     pub fn size<T>(&self, rows: usize, columns: &Columns) -> u64 {
         let (per_number, header) = match self.format {
             // The header of an array of numbers takes 128 bytes.
@@ -115,22 +110,20 @@ impl TableOutput {
         (rows as u64).saturating_mul(columns.width() as u64).saturating_mul(per_number).saturating_add(header)
     }
 
-    /// Makes sure that the disks have room for these tables, each with the bytes that it needs; see
-    /// [`size`](Self::size).
+    /// Checks that the disks have room for these tables, each with its [`size`](Self::size) in bytes.
     ///
     /// # Errors
-    /// Names the first table for which there is too little space, what it needs and what is free.
+    /// Names the first table with too little space, the space it needs and the free space.
     pub fn check_space(tables: &[(&Self, u64)]) -> Result<()> {
         disk_space::check(&tables.iter().map(|(table, needed)| (&table.output, *needed)).collect::<Vec<_>>())
     }
 
-    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of
-    /// whole rows. Text begins with the columns' names, and in a Parquet file columns have them.
+    /// Writes an array of shape (rows, columns), or (rows,) for [`Columns::One`], from chunks of whole rows. Text
+    /// begins with the columns' names, and the columns of a Parquet file have them.
     ///
     /// # Errors
-    /// The outer error is that of [`Output::write`], or that the disk has too little space, which
-    /// is checked before the first chunk is asked for. The inner error is that of a chunk. After
-    /// either, no result is left.
+    /// The outer error is that of [`Output::write`], or a lack of disk space, found before the first chunk is
+    /// requested. The inner error is that of a chunk. After either, no result is left.
     pub fn write<T: TableNumber, E>(
         &self,
         rows: usize,
@@ -140,11 +133,8 @@ impl TableOutput {
         self.write_with_ids(rows, columns, None, chunks)
     }
 
-    /// As [`write`](Self::write), with a column of identifiers before the others.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write); also what reading the identifiers gives, and as
-    /// [`check_ids`](Self::check_ids).
+    /// Like [`write`](Self::write), with a column of identifiers before the others. Errors: as [`write`](Self::write)
+    /// and [`check_ids`](Self::check_ids); also errors of reading the identifiers.
     pub fn write_with_ids<T: TableNumber, E>(
         &self,
         rows: usize,
@@ -200,16 +190,14 @@ impl TableOutput {
     }
 }
 
-/// As the display of [`Output`].
 impl fmt::Display for TableOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.output, f)
     }
 }
 
-/// A low estimate of the characters that a number of this type takes in a .csv, with the comma or
-/// line feed after it. Integers are labels, mostly of one digit. Floating-point numbers have a
-/// little less than their usual number of digits, because some are short.
+/// Returns a low estimate of the characters of a number in a .csv, with the comma or line feed after it. Integers are
+/// labels, mostly of one digit. Floating-point numbers count slightly fewer digits than usual, because some are short.
 fn csv_width<T>() -> u64 {
     match std::any::type_name::<T>() {
         "f64" => 16,
@@ -218,7 +206,6 @@ fn csv_width<T>() -> u64 {
     }
 }
 
-/// Writes rows in a format.
 enum Writer<'a> {
     Npy(&'a mut (dyn Write + Send)),
     Text(Box<csv::Writer<&'a mut (dyn Write + Send)>>),
@@ -227,8 +214,7 @@ enum Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes whole rows; `names` are those of all columns, and the first is that of the
-    /// identifiers if there are any.
+    /// Writes whole rows; `names` are those of all columns, beginning with the identifiers, if any.
     fn write<T: TableNumber>(&mut self, values: &[T], names: &[String], ids: Option<Ids>) -> io::Result<()> {
         let width = (names.len() - usize::from(ids.is_some())).max(1);
         match self {
@@ -262,16 +248,16 @@ impl Writer<'_> {
 /// The columns of a table.
 #[derive(Debug, Clone)]
 pub enum Columns {
-    /// These names.
+    /// Columns with these names.
     Named(Vec<String>),
     /// One number for each row, under this name; the array has one dimension.
     One(&'static str),
-    /// The given number of columns, with the names `PREFIX0`, `PREFIX1` and so on.
+    /// The given number of columns, named `PREFIX0`, `PREFIX1` and so on.
     Numbered(&'static str, usize),
 }
 
 impl Columns {
-    /// How many numbers a row has.
+    /// Returns the count of numbers in a row.
     pub fn width(&self) -> usize {
         match self {
             Self::Named(names) => names.len(),
@@ -349,7 +335,7 @@ mod tests {
         };
         let (npy, written) = size("x.npy");
         assert_eq!(npy, written);
-        // An estimate below the true size, and close to it.
+        // The estimate is below the true size, and close to it.
         let (csv, written) = size("x.csv");
         assert!(csv <= written && 4 * csv > 3 * written, "{csv} {written}");
     }

@@ -6,15 +6,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A result file. [`create`](Self::create) checks that it can be written, so that this is known
-/// before the work starts. [`write`](Self::write) fills a temporary file in the same folder and,
-/// when the content is complete, gives it the result's name in one step. If anything fails before
-/// that, an existing file stays as it was.
+/// A result file. [`create`](Self::create) checks, before the work starts, that it can be written.
+/// [`write`](Self::write) fills a temporary file in the same folder and renames it to the result when the content is
+/// complete. If anything fails earlier, an existing file stays as it was.
 ///
-/// A device or a pipe, such as `/dev/stdout`, is written to directly.
+/// A device or a pipe, such as `/dev/stdout`, is written directly.
 ///
-/// The [`Display`](fmt::Display) form is the path and, where an older file is replaced, a remark
-/// that says so.
+/// The [`Display`](fmt::Display) form is the path, with a remark if an older file is replaced.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
@@ -23,35 +21,34 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Sink {
-    /// A regular file: where it is to stand (links are followed), and whether an older file stands
-    /// there.
-    Replace { target: PathBuf, exists: bool },
-    /// A device or a pipe.
+    /// A regular file: its final place (links are followed), and whether an older file is there.
+    Replace {
+        target: PathBuf,
+        exists: bool,
+    },
     Direct(File),
 }
 
 impl Output {
-    /// Makes sure that `path` can be written, and changes nothing there.
+    /// Checks that `path` can be written, and changes nothing there.
     ///
     /// # Errors
-    /// If the path is a folder, or the folder of the file does not exist or cannot be written to.
+    /// If the path is a folder, or the folder of the file does not exist or cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let sink = open(path).map_err(|e| Problem::io("write it")(e).at(path))?;
         Ok(Self { path: path.into(), sink })
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lets `write` write the content, and puts it in place. A second call replaces the first one's
-    /// content.
+    /// Lets `write` write the content, and puts it in place. A second call replaces the content of the first.
     ///
     /// # Errors
-    /// What `write` returns, or what the system reports, such as a full disk. The former content is
-    /// still there then.
+    /// Errors of `write` or of the system, such as a full disk. The former content is then kept.
     pub fn write(&self, write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>) -> Result<()> {
         let done = match &self.sink {
             Sink::Direct(file) => fill(file, write),
@@ -60,7 +57,7 @@ impl Output {
         done.map_err(|e| Problem::io("write it")(e).at(&self.path))
     }
 
-    /// The folder that the file takes space in; `None` for a device or a pipe.
+    /// Returns the folder of the file, whose disk it takes; `None` for a device or a pipe.
     pub(super) fn folder(&self) -> Option<&Path> {
         match &self.sink {
             Sink::Replace { target, .. } => Some(folder(target)),
@@ -95,28 +92,26 @@ fn open(path: &Path) -> io::Result<Sink> {
         Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(metadata) if !metadata.is_file() => return File::options().write(true).open(path).map(Sink::Direct),
         Ok(_) => {
-            // Fails for a file that is write-protected: it must not be replaced, even where the
-            // folder would allow that.
+            // Fails for a write-protected file, which must not be replaced even if the folder allows it.
             File::options().append(true).open(path)?;
             (path.canonicalize()?, true)
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_path_buf(), false),
         Err(e) => return Err(e),
     };
-    // Tries whether a file can be made there. It is removed at once.
+    // Checks that a file can be created there. It is removed at once.
     Temporary::create(folder(&target))?;
     Ok(Sink::Replace { target, exists })
 }
 
-/// Refuses a path that leads over a link which another user has put into a folder where everybody
-/// may write, such as /tmp: it could lead to any file that this user may write. Linux does the same
-/// where it is set to (`fs.protected_symlinks`).
+/// Refuses a path through another user's link in a folder where everybody may write, such as /tmp: it could lead to any
+/// file that this user may write. Linux does the same if so configured (`fs.protected_symlinks`).
 #[cfg(unix)]
 fn refuse_links_of_others(path: &Path, depth: usize) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
-    /// As many links as Linux follows.
+    /// The limit of Linux.
     const MAX_LINKS: usize = 40;
-    /// The folder's files may be removed by their owners only, and everybody may add some.
+    /// Everybody may add files to the folder, and only their owners may remove them.
     const STICKY_AND_WRITABLE: u32 = 0o1002;
     for link in path.ancestors().filter(|part| !part.as_os_str().is_empty()) {
         let Some(found) = std::fs::symlink_metadata(link).ok().filter(std::fs::Metadata::is_symlink) else { continue };

@@ -1,14 +1,15 @@
-//! The kernels as machine code for common GPUs: `gmm-machine-code/cards`, assembled from the committed PTX.
+//! The kernels as machine code for common GPUs: `gmm-machine-code/cards`, assembled from the
+//! committed PTX for a release.
 use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use gmm_ptx::WARPGROUP_TARGET;
 use gmm_ptx::machine_code::{Archive, Cubin, pack};
+use gmm_ptx::{Entry, WARPGROUP_TARGET};
 
-use super::compare::archive_file;
+use super::compare::committed;
 
 /// The GPUs that have machine code. Later ones of the same major version run it too: `sm_80` runs on 8.6 and 8.9,
 /// `sm_100` on 10.3.
@@ -16,7 +17,7 @@ const CARDS: &[&str] = &["sm_80", "sm_90", "sm_100", "sm_120"];
 /// The card that runs warpgroup products.
 const WARPGROUP_CARD: &str = "sm_90";
 
-/// One kernel for each way to assemble, which the check assembles again and compares byte by byte.
+/// A kernel of each way to assemble, which the check assembles.
 const SAMPLE: &[&str] = &["fused_raw_k08_d04", "small_k_d04", "reduce_sets", "warpgroup_weigh"];
 
 /// The limits of registers that `gmm-cuda` sets for a kernel; `None` is no limit. The driver compiles the PTX for
@@ -67,41 +68,11 @@ fn registers(name: &str) -> Vec<Option<u32>> {
     }
 }
 
-fn file(root: &Path, card: &str) -> PathBuf {
-    root.join("gmm-machine-code/cards").join(card)
-}
-
-/// The file that keeps a cubin until it is in an archive, so that an interrupted run can continue.
-fn kept(root: &Path, card: &str, cubin: (&str, Option<u32>, u32)) -> PathBuf {
-    let (name, registers, ptx) = cubin;
-    root.join("target/machine-code").join(card).join(format!("{name}.{}.{ptx:08x}", registers.unwrap_or(0)))
-}
-
-/// A kernel for a card's archive.
-struct Wanted {
-    name: String,
-    /// The limit of registers.
-    registers: Option<u32>,
-    /// The CRC-32 of the PTX.
-    checksum: u32,
-    text: String,
-}
-
-/// Returns the kernels for a card's archive.
-fn wanted(ptx: &gmm_ptx::Archive<'_>, card: &str) -> Result<Vec<Wanted>> {
-    let mut names: Vec<_> = ptx.names().map(str::to_owned).collect();
-    names.sort_unstable();
-    let mut all = Vec::new();
-    for name in names {
-        let text = ptx.text(&name)?.with_context(|| format!("no PTX of {name}"))?;
-        let checksum = ptx.checksum(&name).with_context(|| format!("no checksum of {name}"))?;
-        if of_warpgroups(&text) && card != WARPGROUP_CARD {
-            continue;
-        }
-        let with_limit = |registers| Wanted { name: name.clone(), registers, checksum, text: text.clone() };
-        all.extend(registers(&name).into_iter().map(with_limit));
-    }
-    Ok(all)
+/// The kernels that a card's archive is to hold, each with its limits of registers.
+fn wanted<'a>(entries: &'a [Entry], card: &str) -> impl Iterator<Item = (&'a Entry, Option<u32>)> {
+    let runs = move |entry: &&Entry| card == WARPGROUP_CARD || !of_warpgroups(&entry.text);
+    let with_limits = |entry: &'a Entry| registers(&entry.name).into_iter().map(move |limit| (entry, limit));
+    entries.iter().filter(runs).flat_map(with_limits)
 }
 
 fn of_warpgroups(text: &str) -> bool {
@@ -141,34 +112,21 @@ fn version(ptxas: &Path) -> Result<String> {
 pub fn write(root: &Path) -> Result<()> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
-    let bytes = fs::read(archive_file(root))?;
-    let ptx = gmm_ptx::Archive::open(&bytes)?;
+    let entries = committed(root)?;
     for card in CARDS {
-        let file = file(root, card);
-        let bytes = fs::read(&file).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(Vec::new()),
-            _ => Err(error),
-        })?;
-        // An archive that is unreadable, or of another assembler, is replaced.
+        let file = root.join("gmm-machine-code/cards").join(card);
+        // An archive that cannot be read, or of another assembler, is made anew.
+        let bytes = fs::read(&file).unwrap_or_default();
         let present = Archive::open(&bytes).ok().filter(|archive| archive.assembler() == version);
         let (mut cubins, mut assembled) = (Vec::new(), 0);
-        for Wanted { name, registers, checksum: ptx, text } in wanted(&ptx, card)? {
+        for (entry, registers) in wanted(&entries, card) {
+            let (name, ptx) = (entry.name.clone(), entry.checksum());
             let old = present.as_ref().filter(|archive| archive.checksum(&name, registers) == Some(ptx));
-            let kept = kept(root, card, (&name, registers, ptx));
             let code = if let Some(code) = old.map(|archive| archive.code(&name, registers)).transpose()?.flatten() {
-                code
-            } else if let Ok(code) = fs::read(&kept) {
-                assembled += 1;
                 code
             } else {
                 assembled += 1;
-                let code = assemble(&ptxas, card, registers, &text)?;
-                let folder = kept.parent().context("no folder")?;
-                fs::create_dir_all(folder)?;
-                let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-                temporary.write_all(&code)?;
-                temporary.persist(&kept)?;
-                code
+                assemble(&ptxas, card, registers, &entry.text)?
             };
             cubins.push(Cubin { name, registers, ptx, code });
         }
@@ -184,51 +142,23 @@ pub fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the faults of the committed machine code. All checksums of the PTX are compared, and a few kernels are
-/// assembled again.
-pub fn problems(root: &Path) -> Result<Vec<String>> {
+/// Fails unless a few kernels can be assembled for every card, and come out of an archive.
+pub fn check(root: &Path, entries: &[Entry]) -> Result<()> {
     let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
-    let bytes = fs::read(archive_file(root))?;
-    let ptx = gmm_ptx::Archive::open(&bytes)?;
-    let mut problems = Vec::new();
     for card in CARDS {
-        let bytes = fs::read(file(root, card)).with_context(|| format!("cannot read the machine code for {card}"))?;
-        let archive = Archive::open(&bytes)?;
-        if archive.assembler() != version {
-            problems.push(format!("{card}: machine code from {}, but ptxas is {version}", archive.assembler()));
-            continue;
+        let mut cubins = Vec::new();
+        for (entry, registers) in wanted(entries, card).filter(|(entry, _)| SAMPLE.contains(&&*entry.name)) {
+            let code = assemble(&ptxas, card, registers, &entry.text)?;
+            cubins.push(Cubin { name: entry.name.clone(), registers, ptx: entry.checksum(), code });
         }
-        let wanted = wanted(&ptx, card)?;
-        if archive.kernels().count() != wanted.len() {
-            problems.push(format!(
-                "{card}: expected machine code of {} kernels, found {}",
-                wanted.len(),
-                archive.kernels().count()
-            ));
-        }
-        for Wanted { name, registers, checksum, text } in wanted {
-            if archive.checksum(&name, registers) != Some(checksum) {
-                problems.push(format!("{card}: the machine code of {name} was made from other PTX"));
-            } else if SAMPLE.contains(&name.as_str())
-                && archive.code(&name, registers)? != Some(assemble(&ptxas, card, registers, &text)?)
-            {
-                problems.push(format!("{card}: ptxas makes other machine code from {name}"));
+        let packed = pack(&version, cubins.clone())?;
+        let archive = Archive::open(&packed)?;
+        for Cubin { name, registers, code, .. } in cubins {
+            if archive.code(&name, registers)? != Some(code) {
+                bail!("{card}: other machine code of {name} comes out of an archive");
             }
         }
     }
-    if !problems.is_empty() {
-        problems.push("run `cargo xtask machine-code` and commit what it writes".into());
-    }
-    Ok(problems)
-}
-
-/// Fails if the committed machine code has faults.
-pub fn check(root: &Path) -> Result<()> {
-    let problems = problems(root)?;
-    if !problems.is_empty() {
-        bail!("the machine code fails its checks:\n  {}", problems.join("\n  "));
-    }
-    println!("the committed machine code was made from the committed PTX");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! `gmm bench accuracy`: the error of each kernel, against the float64 reference, beside its
-//! time.
+//! `gmm bench accuracy`: the error of each kernel against the float64 reference, beside its time.
 use super::errors::{Errors, StatisticsErrors, Truth, in_words};
 use super::options::{MixtureOptions, Named, seconds};
 use super::problem::Problem;
@@ -19,13 +18,11 @@ use std::time::Duration;
 
 const FLOAT64: &str = "float64";
 
-/// What `--json` prints for each measurement. The errors are those against the reference over the same
-/// numbers.
+/// A measurement as `--json` prints it. Errors are against the reference over the same numbers.
 #[derive(Debug, Serialize)]
 struct Row {
     device: String,
     kernel: String,
-    /// The number type of the computation.
     precision: &'static str,
     /// `total`, the log-likelihood, or `estep`, the log-likelihood and the sufficient statistics.
     operation: &'static str,
@@ -40,8 +37,7 @@ struct Row {
 
 /// Show the error of each kernel of each device beside its time, in float32 and float64
 ///
-/// Errors of the log-likelihood and of an E-step, against the float64 reference over the same
-/// random numbers.
+/// Shows the errors of the log-likelihood and of an E-step, against the float64 reference over the same random numbers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -65,7 +61,6 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Measures every kernel of every device and prints the table or the rows.
     pub fn run(self) -> anyhow::Result<()> {
         let mut line = ProgressLine::start("making random data");
         let problem = Problem::random([self.n, self.mixture.k, self.mixture.d], self.covariance_type)?;
@@ -96,7 +91,7 @@ impl Accuracy {
             }
             let by_kernels = kernels.iter().fold(false, |_, kernel| measure(kernel.as_deref(), Precision::Float64));
             if !by_kernels {
-                // A GPU computes in float64 if it is asked for no kernel.
+                // A GPU computes in float64 only if no kernel is requested.
                 measure(None, Precision::Float64);
             }
         }
@@ -105,16 +100,14 @@ impl Accuracy {
     }
 }
 
-/// The data and the mixture, and how long to measure.
 struct Bench<'a> {
     samples: Samples<'a>,
     mixture: &'a Mixture,
-    /// Longest time of each measurement.
     budget: Duration,
 }
 
 impl Bench<'_> {
-    /// The operations that this kernel has in this precision: total, E-step, both or none.
+    /// Measures the operations that this kernel supports in this precision.
     fn measure(
         &self,
         device: Device,
@@ -128,7 +121,7 @@ impl Bench<'_> {
         let mut rows = Vec::new();
         for (operation, name) in [(Operation::LogLikelihood, "total"), (Operation::Statistics, "estep")] {
             if evaluator.precision(self.mixture, operation) != precision {
-                // It computes in the other one whatever the type of the samples.
+                // This evaluator computes in the other precision whatever the type of the samples.
                 continue;
             }
             let errors = if operation == Operation::Statistics {
@@ -138,7 +131,7 @@ impl Bench<'_> {
             };
             let used = evaluator.describe().kernel;
             if kernel.is_some_and(|requested| !used.starts_with(requested)) {
-                // The kernel is for other operations, and another one has made this one.
+                // The requested kernel cannot do this operation, and another one has done it.
                 continue;
             }
             let timing = timing::time(self.budget, |_| match operation {

@@ -1,12 +1,12 @@
-//! From which number of samples on the GPU is faster than the CPU.
+//! The number of samples from which the GPU is faster than the CPU.
 use super::rows::Row;
 use crate::terminal::text;
 use gaussmix::device::Device;
 
-/// The size at which the GPU overtakes the CPU, as far as the measurements tell.
+/// The size at which the GPU overtakes the CPU, as measured.
 #[derive(Debug, PartialEq)]
 pub enum Crossover {
-    /// Between two sizes that were measured, interpolated on logarithmic axes.
+    /// Interpolated on logarithmic axes between two measured sizes.
     At(f64),
     /// The GPU is faster from the smallest size measured.
     Below(usize),
@@ -25,8 +25,7 @@ impl std::fmt::Display for Crossover {
 }
 
 impl Crossover {
-    /// Finds the largest size at which the lead changes to the GPU. `None` unless CPU and GPU were
-    /// measured at common sizes.
+    /// Finds the largest size at which the GPU takes the lead; `None` if CPU and GPU were measured at no common size.
     pub fn of(rows: &[Row]) -> Option<Self> {
         let best = |n: usize, gpu: bool| {
             let of_side = |r: &&Row| {
@@ -38,7 +37,7 @@ impl Crossover {
         let mut sizes: Vec<usize> = rows.iter().map(|r| r.n).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        // For each size the logarithm of the CPU's time over the GPU's.
+        // The logarithm of the CPU's time over the GPU's, for each size.
         let lead: Vec<(usize, f64)> =
             sizes.into_iter().filter_map(|n| Some((n, (best(n, false)? / best(n, true)?).ln()))).collect();
         let (first, last) = (lead.first()?, lead.last()?);
@@ -63,13 +62,13 @@ mod tests {
 
     #[test]
     fn crossover_is_interpolated_on_logarithmic_axes() {
-        // Times N and 1000 cross at N = 1000, which was not measured.
+        // The times N and 1000 cross at N = 1000, which was not measured.
         let rows: Vec<Row> = [100usize, 10_000]
             .iter()
             .flat_map(|&n| [row("cpu", n, n as f64 * 1e-9), row("cuda", n, 1e-6), row("cuda:0", n, 2e-6)])
             .collect();
         let Some(Crossover::At(n)) = Crossover::of(&rows) else { panic!("{:?}", Crossover::of(&rows)) };
-        // Exact but for a few roundings of ln and exp.
+        // Exact except for a few roundings of ln and exp.
         assert!((n - 1000.0).abs() < 1e-6, "{n}");
         assert_eq!(Crossover::of(&[row("cpu", 10, 1.0), row("cuda", 10, 0.5)]), Some(Crossover::Below(10)));
         assert_eq!(Crossover::of(&[row("cpu", 10, 1.0), row("cuda", 10, 1.5)]), Some(Crossover::Above(10)));

@@ -1,4 +1,4 @@
-//! How far results are from those that count as true.
+//! The errors of results against true results.
 use gaussmix::Error;
 use gaussmix::evaluator::Evaluator;
 use gaussmix::model::Mixture;
@@ -6,19 +6,17 @@ use gaussmix::statistics::{Freeze, Statistics};
 use serde::Serialize;
 use std::borrow::Borrow;
 
-/// What counts as true.
+/// The results that count as true.
 pub struct Truth {
     statistics: Statistics,
     /// The mixture that follows from the statistics.
     updated: Mixture,
 }
 
-/// The errors of a result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Errors {
-    /// The relative error of the log-likelihood.
     pub total: f64,
-    /// Those of an E-step; a total alone has none.
+    /// The errors of an E-step; `None` for a total alone.
     #[serde(flatten)]
     pub statistics: Option<StatisticsErrors>,
 }
@@ -26,31 +24,29 @@ pub struct Errors {
 /// The errors of the parameters that follow from an E-step.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatisticsErrors {
-    /// Of the counts: the norm of the difference over the norm.
+    /// The norm of the counts' difference over the norm of the counts.
     pub counts: f64,
-    /// Of the means, likewise.
+    /// The same for the means.
     pub means: f64,
-    /// Of the covariances, likewise.
+    /// The same for the covariances.
     pub covariances: f64,
     /// The largest error of a mean in one column, in standard deviations of its component there.
     pub deviations: f64,
 }
 
 impl Truth {
-    /// What an evaluator gives that computes in float64.
+    /// Computes the truth with an evaluator that computes in float64.
     pub fn new(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Self, Error> {
         let statistics = evaluator.statistics(mixture)?;
         let updated = statistics.update(mixture, 0.0, &Freeze::default())?.mixture;
         Ok(Self { statistics, updated })
     }
 
-    /// The errors of a log-likelihood.
     pub fn errors_of_total(&self, total: f64) -> Errors {
         let truth = self.statistics.log_likelihood();
         Errors { total: ((total - truth) / truth).abs(), statistics: None }
     }
 
-    /// The errors of an E-step of this mixture.
     pub fn errors_of(&self, statistics: &Statistics, mixture: &Mixture) -> Result<Errors, Error> {
         let updated = statistics.update(mixture, 0.0, &Freeze::default())?.mixture;
         let (means, true_means) = (updated.means(), self.updated.means());
@@ -69,19 +65,18 @@ impl Truth {
 }
 
 impl Errors {
-    /// The largest of those that are relative.
+    /// Returns the largest relative error.
     pub fn largest(&self) -> f64 {
         let of_statistics = self.statistics.iter().flat_map(|errors| [errors.counts, errors.means, errors.covariances]);
         of_statistics.fold(self.total, f64::max)
     }
 }
 
-/// An error in a table.
 pub fn in_words(error: f64) -> String {
     format!("{error:.0e}")
 }
 
-/// The Euclidean norm of the difference, over that of the truth.
+/// Returns the Euclidean norm of the difference, over that of the truth.
 fn relative<A: Borrow<f64>, B: Borrow<f64>>(
     got: impl IntoIterator<Item = A>,
     truth: impl IntoIterator<Item = B>,
@@ -106,7 +101,7 @@ mod tests {
     #[test]
     fn errors_are_in_their_units() {
         assert_eq!(relative([3.0, 4.0], [3.0, 4.0]), 0.0);
-        // A difference of 1 where the norm is 5.
+        // The difference is 1 and the norm 5.
         assert_eq!(relative([3.0, 5.0], [3.0, 4.0]), 0.2);
 
         let x = Array2::from_shape_fn((50, 1), |(i, _)| (i as f64).sin());
@@ -119,7 +114,7 @@ mod tests {
         assert_eq!(same.largest(), 0.0);
         assert_eq!(same.statistics.unwrap().deviations, 0.0);
 
-        // All samples moved by half a deviation, and twice as many of them.
+        // All samples are moved by half a deviation, and doubled in number.
         let sigma = truth.updated.covariances().iter().next().unwrap().sqrt();
         let moved = ndarray::concatenate![ndarray::Axis(0), x, x] + 0.5 * sigma;
         let errors = truth.errors_of(&truth_of(moved.view()).statistics, &mixture).unwrap().statistics.unwrap();

@@ -25,9 +25,8 @@ pub const LIKELIHOOD: Workload = Workload {
 
 /// Time one evaluation of the log-likelihood, for several devices and numbers of samples
 ///
-/// Random float32 data stays on the device. Each time is the median of repeated evaluations, from
-/// the parameters of a mixture on the host to the total log-likelihood on the host, with other
-/// parameters each time.
+/// Random float32 data stays on the device. Each time is the median of repeated evaluations with different parameters,
+/// from the parameters of a mixture on the host to the total log-likelihood on the host.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -89,7 +88,7 @@ impl Likelihood {
             })?;
             let used = evaluator.describe().kernel;
             if options.kernel.as_ref().is_some_and(|requested| !used.starts_with(requested.as_str())) {
-                // The kernel is for other operations, and another one has evaluated the likelihood.
+                // The requested kernel cannot evaluate the likelihood, and another one has done it.
                 return Ok(());
             }
             let MixtureOptions { k, d, .. } = self.mixture;

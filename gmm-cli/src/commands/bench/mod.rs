@@ -1,4 +1,4 @@
-//! `gmm bench`: measured times, a subcommand for each thing that is measured.
+//! `gmm bench`: measured times, with a subcommand for each workload.
 mod accuracy;
 mod crossover;
 mod errors;

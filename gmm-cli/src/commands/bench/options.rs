@@ -1,4 +1,4 @@
-//! Options that several benches have.
+//! Options that several benches share.
 use crate::terminal::text;
 use clap::Args;
 use gaussmix::Error;
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A device, and the name by which the user asked for it.
+/// A device, and the name the user gave it.
 #[derive(Debug, Clone)]
 pub struct Named {
-    /// That name.
+    /// The name as given.
     pub name: String,
     /// The device.
     pub device: Device,
@@ -27,8 +27,8 @@ impl FromStr for Named {
 }
 
 impl Named {
-    /// The kernels of the device; `None` alone if it has none. It is loaded all the same then: the
-    /// error says why it cannot be used.
+    /// Returns the kernels of the device, or `[None]` if it has none: the device is loaded all the same, and the error
+    /// says why it cannot be used.
     pub fn kernels(&self) -> Vec<Option<String>> {
         let names = kernel_names(&self.device);
         if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() }
@@ -61,15 +61,12 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// Makes sure that the plot can be written, before anything is measured.
-    ///
-    /// # Errors
-    /// If it cannot.
+    /// Opens the plot's file before anything is measured. Errors: if it cannot be written.
     pub fn create(&self) -> anyhow::Result<Option<Output>> {
         Ok(self.plot.as_ref().map(Output::create).transpose()?)
     }
 
-    /// Writes the plot, if there is to be one, and says so unless JSON was printed.
+    /// Writes the plot, if requested, and says so unless JSON was printed.
     pub(super) fn draw(
         plot: Option<Output>,
         json: bool,
@@ -85,16 +82,13 @@ impl OutputOptions {
     }
 }
 
-/// A number of seconds.
-///
-/// # Errors
-/// If the text is not one, or it is more than an hour.
+/// Parses a number of seconds, from 0 to an hour.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|s| (0.0..=3600.0).contains(s));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "must be between 0 and 3600".into())
 }
 
-/// Distinct numbers in ascending order.
+/// Returns the distinct numbers in ascending order.
 pub fn ascending(mut numbers: Vec<usize>) -> Vec<usize> {
     numbers.sort_unstable();
     numbers.dedup();

@@ -1,4 +1,4 @@
-//! Random data with mixtures to evaluate over it.
+//! Random data, and mixtures to evaluate over it.
 use gaussmix::memory;
 use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, Array3};
@@ -7,28 +7,23 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-/// How many different parameter sets take turns, so that no evaluation can reuse anything from the
-/// one before.
+/// The number of parameter sets that take turns, so that an evaluation cannot reuse results of the one before.
 pub const PARAMETER_SETS: usize = 16;
 const SEED: u64 = 2018;
-/// Of any two features of a component with a matrix.
+/// The correlation of any two features of a component with a matrix.
 const CORRELATION: f64 = 0.3;
-/// Numbers that one thread makes at a time.
 const BLOCK: usize = 1 << 20;
 
-/// Random data, and parameter sets near those that the data was drawn from.
+/// Random data, and parameter sets near the one the data was drawn from.
 pub struct Problem {
     /// The samples (N, D).
     pub data: Array2<f32>,
-    /// `PARAMETER_SETS` of them.
+    /// `PARAMETER_SETS` mixtures.
     pub mixtures: Vec<Mixture>,
 }
 
 impl Problem {
-    /// A problem of N, K and D.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
+    /// Draws a problem of N samples, K components and D features. Errors: if there is no memory for it.
     pub fn random([n, k, d]: [usize; 3], covariance_type: CovarianceType) -> anyhow::Result<Self> {
         let remedy = "use fewer samples, components or features";
         let copies = 3;
@@ -47,11 +42,8 @@ impl Problem {
     }
 }
 
-/// Mixtures of K components over D features, near each other. Their components are as wide as
-/// [`numbers`] and near their centre, so that every sample belongs to several of them.
-///
-/// # Errors
-/// If there is no memory for them.
+/// Returns mixtures of K components over D features, near each other. Their components are as wide as [`numbers`] and
+/// near their centre, so that every sample belongs to several components. Errors: if there is no memory for them.
 pub fn mixtures(count: usize, [k, d]: [usize; 2], covariance_type: CovarianceType) -> anyhow::Result<Vec<Mixture>> {
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     memory::check("the means", &[k, d], size_of::<f64>(), "use a smaller K or D")?;
@@ -65,7 +57,7 @@ pub fn mixtures(count: usize, [k, d]: [usize; 2], covariance_type: CovarianceTyp
     })
 }
 
-/// Mixtures whose means differ by little; `covariance` has that of a component between two features.
+/// Returns mixtures whose means differ slightly; `covariance(c, i, j)` is that of features i and j in component c.
 fn near_each_other(
     count: usize,
     weights: &Array1<f64>,
@@ -74,7 +66,7 @@ fn near_each_other(
     mut covariance: impl FnMut(usize, usize, usize) -> f64,
 ) -> anyhow::Result<Vec<Mixture>> {
     let (k, d) = means.dim();
-    // With their factors, and what the statistics and an M-step hold.
+    // The covariances, their factors, and the memory of the statistics and an M-step.
     let shape = [&[4 * count], &covariance_type.shape(k, d)[..]].concat();
     memory::check("the covariances", &shape, size_of::<f64>(), "use a smaller K or D")?;
     let covariances = match covariance_type {
@@ -88,7 +80,7 @@ fn near_each_other(
     Ok((0..count).map(of).collect::<Result<_, _>>()?)
 }
 
-/// So many independent, normal numbers, of which this share is missing (NaN).
+/// Returns `count` independent, normal numbers, of which the share `missing` is NaN.
 pub fn numbers(count: usize, missing: f64) -> Vec<f32> {
     let mut numbers = vec![0.0; count];
     numbers.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| {

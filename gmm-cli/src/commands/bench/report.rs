@@ -1,4 +1,4 @@
-//! What is said of times: a table with the crossover, JSON, a plot.
+//! Reports of times: a table with the crossover, JSON, a plot.
 use super::crossover::Crossover;
 use super::options::OutputOptions;
 use super::rows::Row;
@@ -8,15 +8,15 @@ use anyhow::anyhow;
 use gaussmix::Error;
 use gaussmix::io::Output;
 
-/// What was timed over several sizes, in words.
+/// The words for a workload timed over several sizes.
 pub struct Workload {
     /// The title of the plot.
     pub title: fn(&Row) -> String,
-    /// What there are N of.
+    /// The things that N counts.
     pub items: &'static str,
-    /// The columns of the table: device, what `about` says, N, the time, the time of one item.
+    /// The columns of the table: device, `about`, N, the time, the time of one item.
     pub header: [&'static str; 5],
-    /// What the second column shows.
+    /// The text of the second column.
     pub about: fn(&Row) -> String,
 }
 
@@ -24,7 +24,7 @@ pub struct Workload {
 pub struct Missing {
     /// The device as the user named it.
     pub device: String,
-    /// The kernel; empty for the device.
+    /// The kernel; empty if the whole device failed.
     pub kernel: String,
     /// Why it could not be measured.
     pub reason: Error,
@@ -36,10 +36,8 @@ impl Missing {
     }
 }
 
-/// Prints the table, with `published` below it, or the rows, and draws the plot.
-///
-/// # Errors
-/// If there are no rows, or a file or stdout cannot be written to.
+/// Prints the table, or the rows as JSON, and draws the plot. Errors: if there are no rows, or a file or stdout cannot
+/// be written.
 pub fn report(
     workload: &Workload,
     rows: &[Row],
@@ -52,7 +50,7 @@ pub fn report(
         let reason = missing.into_iter().next().map(|m| anyhow!(m.reason).context(m.device));
         return Err(reason.unwrap_or_else(|| anyhow!("there is nothing to report: no device, or no rows")));
     }
-    // The rows of the first one's K and D.
+    // The rows of the first row's K and D.
     let same = |r: &&Row| (r.k, r.d) == (rows[0].k, rows[0].d);
     let of_one_shape: Vec<Row> = rows.iter().filter(same).cloned().collect();
     if json {
@@ -82,8 +80,7 @@ fn table(workload: &Workload, rows: &[Row], missing: &[Missing]) -> String {
     text::table(&workload.header, measured.chain(unavailable), 2)
 }
 
-/// A line of the plot for each device, and for each kernel where a device has several rows of the
-/// same size.
+/// Returns a line of the plot for each device, or for each kernel if a device has several rows of one size.
 fn series(rows: &[Row]) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     let several = |r: &Row| rows.iter().any(|o| o.device == r.device && o.n == r.n && o.kernel != r.kernel);
@@ -109,7 +106,7 @@ mod tests {
     #[test]
     fn a_plot_has_a_line_for_each_kernel_that_was_compared() {
         let names = |rows: &[Row]| series(rows).into_iter().map(|s| s.name).collect::<Vec<_>>();
-        // The device chose another kernel for another size: still one line.
+        // The device chose different kernels for different sizes: still one line.
         let chosen = [row("cpu", "x", 10), row("cpu", "y", 20), row("reference", "z", 10)];
         assert_eq!(names(&chosen), ["cpu", "reference"]);
         let compared = [row("cpu", "x", 10), row("cpu", "y", 10), row("reference", "z", 10)];

@@ -1,15 +1,15 @@
-//! The rows of `gmm bench`, as they are printed.
+//! The rows of `gmm bench` as printed.
 use crate::terminal::text;
 use anyhow::ensure;
 use gaussmix::device::Device;
 use serde::{Deserialize, Serialize};
 
-/// What `--json` prints for each measurement.
+/// A measurement as `--json` prints it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The device as the user named it.
     pub device: String,
-    /// The kernel that ran, or the name of what was timed if that has one kernel.
+    /// The kernel that ran, or the name of the workload if it has one kernel.
     pub kernel: String,
     /// The number of samples.
     pub n: usize,
@@ -22,17 +22,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// The device of that name.
     pub(super) fn device(&self) -> Option<Device> {
         self.device.parse().ok()
     }
 }
 
-/// Prints the rows of a table: with `json` as they are, else by `report`, which also has the notes
-/// about what was not measured.
-///
-/// # Errors
-/// If nothing was measured, or stdout cannot be written to.
+/// Prints the rows as JSON, or by `report`, which also gets the notes about failed measurements. Errors: if nothing was
+/// measured, or stdout cannot be written.
 pub fn print_rows<R: Serialize>(
     rows: &[R],
     notes: &[String],

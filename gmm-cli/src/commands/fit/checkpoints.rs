@@ -6,7 +6,6 @@ use gaussmix::fit::Fit as Fitted;
 use gaussmix::io::{Checkpoint, CheckpointOutput, Identity};
 use std::time::{Duration, Instant};
 
-/// The least time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Writes checkpoints to a file, if the user named one.
@@ -14,11 +13,11 @@ pub struct CheckpointWriter<'a, 's, M> {
     output: Option<&'a CheckpointOutput>,
     source: &'a Source<'s>,
     made_with: Identity,
-    /// When the last checkpoint was tried.
+    /// The time of the last attempt to write a checkpoint.
     tried: Instant,
     any_written: bool,
     any_failed: bool,
-    /// The checkpoint of the iteration with which the fit was stopped.
+    /// The checkpoint of the iteration at which the fit was stopped.
     last: Option<Checkpoint<M>>,
 }
 
@@ -27,13 +26,12 @@ impl<'a, 's, M: Trainable> CheckpointWriter<'a, 's, M> {
         Self { output, source, made_with, tried: Instant::now(), any_written: false, any_failed: false, last: None }
     }
 
-    /// Whether a checkpoint was written.
     pub fn any_written(&self) -> bool {
         self.any_written
     }
 
-    /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The
-    /// checkpoint of the last iteration is held for [`finish`](Self::finish) instead.
+    /// Writes a checkpoint if the last one is old enough. Only the first failure is returned. The checkpoint of the
+    /// last iteration is held for [`finish`](Self::finish) instead.
     pub fn after_iteration(
         &mut self,
         present: &Fitted<M>,
@@ -55,8 +53,7 @@ impl<'a, 's, M: Trainable> CheckpointWriter<'a, 's, M> {
         written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
     }
 
-    /// Writes the last checkpoint: that of a finished fit, or of the iteration with which the fit
-    /// was stopped.
+    /// Writes the last checkpoint: of the finished fit, or of the iteration at which it was stopped.
     pub fn finish(&mut self, finished: Option<&Fitted<M>>) -> anyhow::Result<()> {
         let Some(output) = self.output else { return Ok(()) };
         if let Some(fit) = finished {

@@ -1,4 +1,4 @@
-//! `gmm fit --by`: a mixture for each group of rows.
+//! `gmm fit --by`: fits a mixture to each group of rows.
 use super::Fit;
 use super::report::data;
 use crate::commands::training::{Trainable as _, Trained};
@@ -17,11 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most failures that the report names.
 const MAX_FAILURES: usize = 5;
 
-/// Shows how many fits have ended, writes these to the checkpoint, and stops the others after a
-/// signal.
+/// Counts the fits that have ended, writes them to the checkpoint, and stops the others after a signal.
 struct Progress<'a, M> {
     interrupt: Interrupt,
     line: Mutex<ProgressLine>,
@@ -30,9 +28,8 @@ struct Progress<'a, M> {
     checkpoint: Option<FitLog>,
     /// Whether a fit could not be written to the checkpoint.
     any_failed: AtomicBool,
-    /// The runs of all fits.
     n_runs: usize,
-    /// The runs that the checkpoint had, by the names of their groups and their numbers.
+    /// The runs of the checkpoint, by the names of their groups and their numbers.
     known: HashMap<(String, usize), Fitted<M>>,
 }
 
@@ -50,7 +47,7 @@ impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Err(problem), false) = (written, self.any_failed.load(Ordering::Relaxed)) {
             self.any_failed.store(true, Ordering::Relaxed);
-            line.hide_while(|| text::note(format_args!("{problem}; the fits go on")));
+            line.hide_while(|| text::note(format_args!("{problem}; the fits continue")));
         }
         let tell = || {
             let outcome = match result {
@@ -80,17 +77,15 @@ impl<M: Serialize + Clone + Sync> Watch<M> for Progress<'_, M> {
     }
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     n: usize,
     d: usize,
     k: usize,
     covariance_type: &'static str,
-    /// The names of the features, if they have any.
     #[serde(skip_serializing_if = "Option::is_none")]
     feature_names: Option<&'a [String]>,
-    /// The column whose values are the groups.
+    /// The column of the groups.
     by: &'a str,
     n_groups: usize,
     fitted: usize,
@@ -100,22 +95,20 @@ struct Report<'a> {
     groups: Vec<Group>,
 }
 
-/// A group and its fit.
 #[derive(Serialize)]
 struct Group {
     group: Name,
     n_samples: usize,
-    /// Null where the fit failed, as are the next two.
+    /// Null if the fit failed, like the next two.
     converged: Option<bool>,
     n_iter: Option<u64>,
-    /// Mean log-likelihood of a sample before the last M-step, or the lower bound of --variational;
-    /// null also without iterations.
+    /// Mean log-likelihood of a sample before the last M-step, or the lower bound of --variational; null also without
+    /// iterations.
     lower_bound: Option<f64>,
-    /// Why the fit failed, if it did.
     error: Option<String>,
 }
 
-/// A value of the column.
+/// A value of the column of the groups.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Name {
@@ -172,7 +165,7 @@ impl Fit {
                 _ => String::new(),
             };
             if let Some(path) = &self.checkpoint {
-                written += &format!("; the same command goes on from {}", path.display());
+                written += &format!("; the same command continues from {}", path.display());
             }
             let ended = text::grouped((n_groups - stopped) as u64);
             text::note(format_args!("interrupted after {ended} of {} fits{written}", text::grouped(n_groups as u64)));
@@ -215,7 +208,6 @@ impl Fit {
         Ok(SUCCESS)
     }
 
-    /// Fits to all groups, with progress and the checkpoint.
     fn fit_groups<M: Trained>(
         &self,
         groups: &Groups<'_>,
@@ -232,7 +224,7 @@ impl Fit {
         let n_runs = groups.names.len() * fitting.n_runs();
         if let (Some(checkpoint), false) = (&checkpoint, known.is_empty()) {
             let (known, n) = (text::grouped(known.len() as u64), text::grouped(n_runs as u64));
-            text::note(format_args!("going on from {}: {known} of {n} fits", checkpoint.path().display()));
+            text::note(format_args!("continuing from {}: {known} of {n} fits", checkpoint.path().display()));
         }
         let progress = Progress {
             interrupt: Interrupt::install(),
@@ -247,8 +239,8 @@ impl Fit {
         Ok(fitting.fit_many(&groups.sets, &progress))
     }
 
-    /// The data, its groups, and the options of the fits. Those that are in a checkpoint are not made
-    /// again, so that all options have to be the same.
+    /// Returns the identity of the data, the groups and all options: fits in a checkpoint are not repeated, so every
+    /// option must be the same.
     fn groups_identity<M: Trained>(
         &self,
         data: Identity,
@@ -261,14 +253,14 @@ impl Fit {
         self.identity(data.with("the groups", Fingerprint::of_numbers(all.view())), None, fitting, None)
     }
 
-    /// Makes sure that the models can be written, before anything is read.
+    /// Checks that the models can be written, before anything is read.
     fn open_groups(&self) -> anyhow::Result<Option<GroupOutput>> {
         let inputs = || self.training.inputs();
         let Some(path) = &self.output else {
             refuse_overlap([self.checkpoint.as_ref()], inputs())?;
             return Ok(None);
         };
-        // Of a folder that is there already, what will lie in it.
+        // In an existing folder, this file would be replaced.
         let inside = if path.is_dir() { path.join("groups.csv") } else { path.clone() };
         refuse_overlap([Some(&inside), self.checkpoint.as_ref()], inputs())?;
         let goes_on = self

@@ -1,4 +1,4 @@
-//! `gmm fit --labels`: what is known of the samples' components.
+//! `gmm fit --labels`: the known components of samples.
 use crate::input::Source;
 use anyhow::{Context, bail};
 use gaussmix::evaluator::{Evaluator, Labels};
@@ -7,7 +7,7 @@ use gaussmix::mcmc::Fingerprint;
 use ndarray::Array1;
 use std::path::{Path, PathBuf};
 
-/// The numbers of a file, one for each sample.
+/// The numbers of a labels file, one for each sample.
 pub(super) struct Known {
     path: PathBuf,
     numbers: Array1<f64>,
@@ -18,12 +18,12 @@ impl Known {
         Ok(Self { path: path.to_owned(), numbers: io::read_vector(path)? })
     }
 
-    /// A hash, by which a checkpoint knows them again.
+    /// Returns a hash by which a checkpoint recognises the labels.
     pub fn fingerprint(&self) -> String {
         Fingerprint::of_numbers(self.numbers.view())
     }
 
-    /// Checks them as labels of `n` samples for K components.
+    /// Checks the numbers as labels of `n` samples for K components.
     fn labels(&self, n: usize, k: usize) -> anyhow::Result<Labels> {
         if self.numbers.len() != n {
             bail!("{} labels for {n} samples", self.numbers.len());
@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// The data on the device, where labels restrict the components if there are any.
+/// Returns the data on the device, with its components restricted by the labels, if any.
 pub(super) fn evaluator<'a>(
     source: &Source<'a>,
     known: Option<Known>,

@@ -28,9 +28,9 @@ use std::time::Instant;
 ///
 /// Finds the likeliest parameters by EM or, with --variational, their posterior under a prior.
 ///
-/// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and the model so far is
-/// written to the files of -o and --checkpoint. With --by the fits that have ended are written, the
-/// others to -o with the error "stopped". A second one ends the program at once.
+/// Ctrl-C, SIGTERM or SIGHUP ends the fit after the current iteration, and writes the model so far to the files of -o
+/// and --checkpoint. With --by the finished fits are written, and the unfinished ones get the error "stopped" in -o. A
+/// second signal ends the program at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,38 +52,37 @@ pub struct Fit {
     /// that of --init, or full
     #[arg(long, value_name = "TYPE")]
     covariance_type: Option<CovarianceModel>,
-    /// Start the fit at this model; with --variational, at the posterior that it has
+    /// Start the fit at this model, or with --variational at its posterior
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["n_init", "init_params"])]
     init: Option<PathBuf>,
-    /// What is known of the rows' components: a file of one number for each row, that of its component
-    /// counted from 0, or -1 where it is not known. Components are numbered as the labels say
+    /// The known components of rows: a file with a number for each row, which is its component counted from 0, or -1 if
+    /// unknown. The fitted components have the numbers of the labels
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Fit a mixture to each group of rows with the same value in this column (numbers, truth
-    /// values or texts), which is no feature
+    /// Fit a mixture to each group of rows with the same value in this column (numbers, truth values or texts), which
+    /// is not a feature
     ///
-    /// Each fit is that of the group's rows alone. Small ones run side by side. A fit that fails
-    /// stops no other; the command fails if all do. The whole table is read into memory.
+    /// Each fit sees only the rows of its group. Small fits run side by side. A fit that fails does not stop the
+    /// others; the command fails if all do. The whole table is read into memory.
     #[arg(
         long,
         value_name = "NAME",
         conflicts_with_all = ["init", "labels", "plot", "standardize", "kernel"]
     )]
     by: Option<String>,
-    /// Where to write the model: .json, or .npz with scikit-learn's attributes. With --by: a
-    /// .parquet with a row for each component of each group (not with --variational), or a folder
-    /// that is empty or not there (a name without an ending, or with / at its end) for a .json of
-    /// each group and groups.csv
+    /// Where to write the model: .json, or .npz with scikit-learn's attributes. With --by: a .parquet with a row for
+    /// each component of each group (not with --variational), or a new or empty folder (a name without an ending, or
+    /// with / at its end) for groups.csv and a .json of each group
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
-    /// Save the state of the fit to this file every ten seconds and at the end. If the file exists,
-    /// go on from it; data and options must be the same then, except for --max-iter and --tol. With
-    /// --by a .jsonl, to which each fit is added when it has ended; all options must be the same
+    /// Save the state of the fit to this file every ten seconds and at the end. If the file exists, continue from it
+    /// with the same data and options; only --max-iter and --tol may differ. With --by a .jsonl, to which each finished
+    /// fit is added; all options must be the same
     #[arg(long, value_name = "FILE", conflicts_with = "halving")]
     checkpoint: Option<PathBuf>,
-    /// Draw the data with the components in two dimensions, and the lower bound of each iteration.
-    /// Samples with missing values are open circles, at the means of what is missing; components
-    /// that --variational leaves without samples are faint
+    /// Draw the data with the components in two dimensions, and the lower bound of each iteration. Samples with missing
+    /// values are open circles, at the means of the missing values; components that --variational leaves without
+    /// samples are faint
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Print the result as JSON
@@ -93,27 +92,26 @@ pub struct Fit {
     training: Training,
 }
 
-/// A hash of the parameters of a start, by which a checkpoint knows it again.
+/// Returns a hash of a start's parameters, by which a checkpoint recognises it.
 fn start_fingerprint(mixture: &Mixture) -> String {
     let (weights, means) = (mixture.weights(), mixture.means());
     let all: Array1<f64> = weights.iter().chain(means.iter()).copied().chain(mixture.covariances().iter()).collect();
     Fingerprint::of_numbers(all.view())
 }
 
-/// The result files.
 struct Outputs {
     model: Option<ModelOutput>,
     checkpoint: Option<CheckpointOutput>,
     plot: Option<Output>,
 }
 
-/// A fit that has ended by itself.
+/// A fit that was not interrupted.
 struct Finished<M> {
-    /// In the units of the samples.
+    /// The fit in the units of the samples.
     fit: Fitted<M>,
-    /// In those of the data.
+    /// The fit in the units of the data.
     own: Fitted<M>,
-    /// What computed the iterations, if there were any.
+    /// The device and kernel of the iterations, if any.
     iterated_by: Option<Description>,
     seconds: f64,
 }
@@ -128,7 +126,6 @@ impl Fit {
         }
     }
 
-    /// Fits to all rows.
     fn run_one<M: Trained>(&self) -> anyhow::Result<u8> {
         let outputs = self.open()?;
         let known = self.labels.as_deref().map(Known::read).transpose()?;
@@ -180,8 +177,8 @@ impl Fit {
         Ok(SUCCESS)
     }
 
-    /// Fits by `fit`, with progress and checkpoints, and writes the model. None if a signal stopped it,
-    /// which is said.
+    /// Fits by `fit`, with progress and checkpoints, and writes the model. Returns `None`, after a note, if a signal
+    /// stopped the fit.
     fn fit<M: Trainable>(
         &self,
         source: &Source<'_>,
@@ -197,7 +194,7 @@ impl Fit {
         let (fit, iterated_by) = iterate(evaluator, fit, &mut |i| {
             let flow = progress.after_iteration(i, || self.describe_run(i.run));
             if let Some(problem) = checkpoints.after_iteration(i.fit, i.best, flow.is_break()) {
-                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit goes on")));
+                progress.line.hide_while(|| text::note(format_args!("{problem:#}; the fit continues")));
             }
             flow
         });
@@ -214,14 +211,14 @@ impl Fit {
             text::note(self.describe_interruption(own.n_iter()));
             return Ok(None);
         }
-        // The checkpoint says that the last run is done, although the fit is that of the best run.
+        // The checkpoint says that the last run is done, although it holds the best run.
         let mut last = fit.clone();
         last.run = self.training.options.n_init - 1;
         checkpoints.finish(Some(&last))?;
         Ok(Some(Finished { fit, own, iterated_by, seconds }))
     }
 
-    /// Makes sure that all results can be written, before anything is read.
+    /// Checks that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
         let inputs = self.training.inputs().chain([self.labels.as_ref()]);
         refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
@@ -232,7 +229,6 @@ impl Fit {
         })
     }
 
-    /// Reads the checkpoint, if the file exists and is not empty.
     fn resumed<M: Trainable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
         match &self.checkpoint {
             Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => {
@@ -242,15 +238,14 @@ impl Fit {
         }
     }
 
-    /// The number of components and the covariance type.
     fn shape(&self, init: Option<&Mixture>) -> anyhow::Result<(usize, CovarianceModel)> {
         let k = self.k.or(init.map(Mixture::n_components)).context("-k is missing")?;
         let covariance_type = self.covariance_type.or(init.map(Mixture::covariance_model));
         Ok((k, covariance_type.unwrap_or(CovarianceModel::VVV)))
     }
 
-    /// The data and the options that change the course of the fit. A fit goes on from a checkpoint
-    /// only with the same.
+    /// Returns the identity of the data and of the options that change the course of the fit. A fit continues from a
+    /// checkpoint only if both are the same.
     fn identity<M: Trained>(
         &self,
         data: Identity,
@@ -262,7 +257,6 @@ impl Fit {
         self.training.identify(data, fitting, self.by.is_none())
     }
 
-    /// Refuses a checkpoint of other data or options.
     fn check<M>(&self, resumed: &Checkpoint<M>, now: &Identity) -> anyhow::Result<()> {
         let place = self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
         resumed.made_with.check(now).map_err(|differences| {
@@ -272,7 +266,7 @@ impl Fit {
         })
     }
 
-    /// The fit in the units of the samples, with its start.
+    /// Returns the fit in the units of the samples, with its start.
     fn started<M: Trained>(
         &self,
         fitting: Fitting<M>,
@@ -290,7 +284,7 @@ impl Fit {
         Ok(fitting.start(self.start(source, covariance_type, init)?))
     }
 
-    /// The fits of a checkpoint in the units of the samples, which a fit resumes.
+    /// Returns the fits of a checkpoint in the units of the samples, to be resumed.
     fn go_on<M: Trainable>(
         &self,
         source: &Source<'_>,
@@ -299,7 +293,7 @@ impl Fit {
     ) -> anyhow::Result<(Fitted<M>, Option<Fitted<M>>)> {
         let place = || self.checkpoint.as_ref().map_or(String::new(), |path| path.display().to_string());
         text::note(format_args!(
-            "going on from {}: {}iteration {}",
+            "continuing from {}: {}iteration {}",
             place(),
             self.describe_run(present.run),
             present.n_iter()
@@ -310,7 +304,7 @@ impl Fit {
         fits.with_context(|| format!("{}: belongs to another fit", place()))
     }
 
-    /// The model of --init in the units of the samples.
+    /// Returns the model of --init in the units of the samples.
     fn start<M: Trainable>(&self, source: &Source<'_>, covariance_type: CovarianceModel, init: M) -> anyhow::Result<M> {
         let start = match &source.standardization {
             Some(standard) => standard.standardize(&init, covariance_type),
@@ -319,7 +313,6 @@ impl Fit {
         start.with_context(|| self.init.as_ref().map_or(String::new(), |path| path.display().to_string()))
     }
 
-    /// The number of the run, if there are several.
     fn describe_run(&self, run: usize) -> String {
         match self.training.options.n_init {
             1 => String::new(),
@@ -327,7 +320,6 @@ impl Fit {
         }
     }
 
-    /// What is said after Ctrl-C.
     fn describe_interruption(&self, n_iter: usize) -> String {
         let mut text = format!("interrupted after {n_iter} iterations");
         match &self.output {
@@ -336,12 +328,11 @@ impl Fit {
             None => {}
         }
         if let Some(path) = &self.checkpoint {
-            text += &format!("; the same command goes on from {}", path.display());
+            text += &format!("; the same command continues from {}", path.display());
         }
         text
     }
 
-    /// What failed, and where the last checkpoint is.
     fn describe_failure<M: Trainable>(&self, checkpoints: &CheckpointWriter<'_, '_, M>) -> String {
         match (&self.checkpoint, checkpoints.any_written()) {
             (Some(path), true) => format!("the fit failed; its last checkpoint is in {}", path.display()),
@@ -350,8 +341,8 @@ impl Fit {
     }
 }
 
-/// Fits by `fit`, and describes what computed the iterations, if there were any: later evaluations
-/// may use other kernels.
+/// Fits by `fit`, and describes the device and kernel of the iterations, if any: later evaluations may use other
+/// kernels.
 fn iterate<M>(
     evaluator: &mut dyn Evaluator,
     fit: impl FnOnce(&mut dyn Evaluator, Callback<'_, M>) -> gaussmix::Result<Fitted<M>>,
@@ -365,7 +356,6 @@ fn iterate<M>(
     (fit, iterated.then(|| evaluator.describe()))
 }
 
-/// Draws a fit whose samples have `density`.
 fn draw(
     plot: &Output,
     source: &Source<'_>,
@@ -388,8 +378,7 @@ mod tests {
     use ndarray::{Array1, arr2};
     use std::ops::ControlFlow;
 
-    /// The reference backend, which here names another kernel for each operation, as the CUDA
-    /// backend does.
+    /// The reference backend with a different kernel name for each operation, like the CUDA backend.
     struct Kernels(ReferenceEvaluator, &'static str);
 
     impl Evaluator for Kernels {

@@ -1,4 +1,4 @@
-//! What `gmm fit` reports.
+//! The report of `gmm fit`.
 use crate::commands::training::Trainable;
 use crate::input::Source;
 use crate::terminal::text;
@@ -7,38 +7,35 @@ use gaussmix::fit::{Criterion, Fit as Fitted};
 use gaussmix::io::{ModelOutput, Output};
 use serde::Serialize;
 
-/// Up to so many components the report shows the weights.
+/// The report shows the weights of at most this many components.
 const MAX_WEIGHTS: usize = 12;
-/// Up to so many features the report shows their names.
+/// The report shows the names of at most this many features.
 const MAX_NAMES: usize = 12;
 
-/// What `--json` prints. Likelihoods are in the data's units. They, and lower bounds of --variational,
+/// The report as `--json` prints it. Likelihoods are in the data's units. They and the lower bounds of --variational
 /// are sums over all samples times their weights.
 #[derive(Serialize)]
 pub struct Report {
     n: usize,
     d: usize,
     k: usize,
-    /// With --variational the components (counted from 0) whose expected number of samples is at least
-    /// ½.
+    /// With --variational the components (counted from 0) whose expected number of samples is at least ½.
     #[serde(skip_serializing_if = "Option::is_none")]
     alive: Option<Vec<usize>>,
     covariance_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight_concentration_prior_type: Option<&'static str>,
-    /// The names of the features, if they have any.
     #[serde(skip_serializing_if = "Option::is_none")]
     feature_names: Option<Vec<String>>,
     n_iter: usize,
     converged: bool,
-    /// Mean log-likelihood of a sample before the last M-step; with --variational the lower bound of
-    /// the evidence, less what does not depend on the posterior, as scikit-learn has it. Null without
-    /// iterations.
+    /// Mean log-likelihood of a sample before the last M-step; with --variational the lower bound of the evidence
+    /// without the terms that do not depend on the posterior, as in scikit-learn. Null without iterations.
     lower_bound: Option<f64>,
     /// The lower bound of the log-evidence; null without iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     elbo: Option<Option<f64>>,
-    /// With --variational under the posterior, as scikit-learn's `score_samples`.
+    /// With --variational under the posterior, as in scikit-learn's `score_samples`.
     log_likelihood: f64,
     #[serde(flatten)]
     of_mixture: Option<OfMixture>,
@@ -53,19 +50,19 @@ pub struct Report {
     seconds: f64,
 }
 
-/// What is known of likeliest parameters alone.
+/// Figures of fits by EM alone.
 #[derive(Serialize)]
 struct OfMixture {
     bic: f64,
     aic: f64,
-    /// Components (counted from 0) that had no samples or no usable covariance in the last
-    /// iteration, so that they retained their mean and covariance.
+    /// Components (counted from 0) that kept their mean and covariance, because they had no samples or no usable
+    /// covariance in the last iteration.
     retained: Vec<usize>,
 }
 
 impl Report {
-    /// `iterated_by` describes what computed the iterations, if there were any. `fit` is in the units of
-    /// the samples, `own` in those of the data.
+    /// `iterated_by` describes the device and kernel of the iterations, if any. `fit` is in the units of the samples,
+    /// `own` in the units of the data.
     pub fn new<M: Trainable>(
         source: &Source<'_>,
         evaluator: &mut dyn Evaluator,
@@ -107,7 +104,7 @@ impl Report {
         })
     }
 
-    /// The report in words. `own` is the fit in the data's own units, which was written to `model`.
+    /// Returns the report in words. `own` is the fit in the data's units, which was written to `model`.
     pub fn text<M: Trainable>(
         &self,
         source: &Source<'_>,
@@ -153,7 +150,6 @@ impl Report {
     }
 }
 
-/// The data, and the names of a few features.
 pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String> {
     let mut lines = vec![format!("data            {}", source.describe())];
     let few = names.filter(|names| names.len() <= MAX_NAMES);
@@ -161,13 +157,11 @@ pub(super) fn data(source: &Source<'_>, names: Option<&[String]>) -> Vec<String>
     lines
 }
 
-/// The weights of a few components.
 fn weights(weights: &[f64]) -> Option<String> {
     let weights: Vec<String> = weights.iter().map(|w| format!("{w:.4}")).collect();
     (2..=MAX_WEIGHTS).contains(&weights.len()).then(|| format!("  weights       {}", weights.join(", ")))
 }
 
-/// The number of iterations, and whether they ended by themselves.
 fn course(n_iter: usize, converged: bool, max_iter: usize) -> String {
     let converged = match (converged, max_iter) {
         (true, _) => "converged",

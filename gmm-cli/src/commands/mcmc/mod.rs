@@ -26,18 +26,17 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Fits by EM, of which the best is where the chains start. Chains that start near a poor maximum
-/// of the likelihood leave it one after the other, or never.
+/// The chains start at the best of this many fits by EM. Chains that start near a poor maximum of the likelihood leave
+/// it at different times, or never.
 const FITS: usize = 10;
-/// The time between two saves of a run.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sample the posterior of a mixture over a data set by Markov chain Monte Carlo
 ///
-/// Writes a file in CmdStan's layout for each chain, PREFIX-1.csv and so on, and PREFIX.npz.
-/// Existing files are replaced only with --overwrite. The run is saved every ten seconds and after
-/// Ctrl-C, in files that begin with PREFIX.partial. The same command with --resume goes on from
-/// there, and gives the same bits as a run without an interruption.
+/// Writes a file in CmdStan's layout for each chain, PREFIX-1.csv and so on, and PREFIX.npz. Existing files are
+/// replaced only with --overwrite. The run is saved every ten seconds and after Ctrl-C, in files that begin with
+/// PREFIX.partial. The same command with --resume continues from there, with the same bits as a run without
+/// interruption.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,23 +61,21 @@ with the standard deviation of the data's column.")]
 pub struct Mcmc {
     #[command(flatten)]
     table: TableOptions,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once
-    /// cuda:all, or a list such as cuda:0,2 or cuda:0,cpu
+    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
+    /// cuda:0,2 or cuda:0,cpu
     #[arg(long, default_value = "auto")]
     device: Device,
-    /// Compute with this kernel (code variant) instead of the one that the device chooses;
-    /// `gmm devices` lists them
+    /// Compute with this kernel (code variant) instead of the device's choice; `gmm devices` lists the kernels
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
-    /// Compute in float64 in any case. Without this, float32 data is computed in float32, except
-    /// for mixtures that need more digits
+    /// Always compute in float64. By default float32 data is computed in float32, except for mixtures that need more
+    /// digits
     #[arg(long, conflicts_with = "kernel")]
     float64: bool,
-    /// NaN in the data stands for a value that is missing; so does a field of text that is empty or
-    /// as --na-values says, and a null of Parquet or Arrow
+    /// Treat NaN in the data as a missing value, and so a field of text that is empty or listed in --na-values, and a
+    /// null of Parquet or Arrow
     ///
-    /// The likelihood of a sample is then that of its observed values, which is exact where values
-    /// are missing at random.
+    /// The likelihood of a sample is then that of its observed values, which is exact if values are missing at random.
     #[arg(long)]
     missing: bool,
     /// Number of components
@@ -87,8 +84,8 @@ pub struct Mcmc {
     /// Shape of the covariances: full, diag or spherical
     #[arg(long, value_name = "TYPE", default_value = "diag")]
     covariance_type: CovarianceType,
-    /// Keep the components in the order of their means in this feature (its name, or its number,
-    /// counted from 0), so that chains do not exchange components
+    /// Keep the components in the order of their means in this feature (its name, or its number, counted from 0), so
+    /// that chains do not exchange components
     #[arg(long, value_name = "COLUMN")]
     order: Option<String>,
     /// The prior, as shown below
@@ -100,42 +97,41 @@ pub struct Mcmc {
     /// The sampler
     #[arg(long, value_enum, default_value_t = SamplerName::Nuts)]
     sampler: SamplerName,
-    /// With metropolis: update the weights and each component one after the other, so that an
-    /// iteration takes K + 1 evaluations
+    /// With metropolis: update the weights and each component in turn; an iteration takes K + 1 evaluations
     #[arg(long)]
     by_component: bool,
-    /// With nuts: the acceptance rate that warm-up adapts the step size to
+    /// With nuts: the acceptance rate at which warm-up aims when it adapts the step size
     #[arg(long, default_value_t = 0.8, value_name = "RATE")]
     target_accept: f64,
     /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients
     #[arg(long, default_value_t = 10, value_name = "DEPTH", value_parser = whole_number_or_0)]
     max_depth: usize,
-    /// Number of chains. For the ensemble it is the number of walkers, even and larger than the
-    /// number of parameters. Default: 4; for the ensemble twice the number of parameters
+    /// Number of chains. For the ensemble, the number of walkers, which is even and larger than the number of
+    /// parameters. Default: 4; for the ensemble twice the number of parameters
     #[arg(long, value_parser = whole_number)]
     chains: Option<usize>,
-    /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number
-    /// of parameters for metropolis, 200 times for the ensemble
+    /// Iterations of warm-up, which are not recorded. Default: 1000 for nuts; 500 times the number of parameters for
+    /// metropolis, 200 times for the ensemble
     #[arg(long, value_parser = whole_number_or_0)]
     warmup: Option<usize>,
     /// Draws to record of each chain. Default: 1000; for the ensemble 200 of each walker
     #[arg(long, value_parser = whole_number)]
     draws: Option<usize>,
-    /// Iterations for each recorded draw. Default: 1 for nuts; twice the number of parameters for
-    /// metropolis and the ensemble
+    /// Iterations for each recorded draw. Default: 1 for nuts; twice the number of parameters for metropolis and the
+    /// ensemble
     #[arg(long, value_parser = whole_number)]
     thin: Option<usize>,
     /// Seed of every random choice
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// Where to write: the beginning of the names PREFIX-1.csv and so on, and PREFIX.npz
+    /// Where to write: the PREFIX of the names PREFIX-1.csv and so on, and PREFIX.npz
     #[arg(short, long, value_name = "PREFIX")]
     output: PathBuf,
-    /// Go on with the run that was saved under PREFIX, unfinished or finished. The options must be
-    /// the same, except for a larger --draws
+    /// Continue the run saved under PREFIX, unfinished or finished. The options must be the same, except for a larger
+    /// --draws
     #[arg(long)]
     resume: bool,
-    /// Replace the results or the unfinished run that exist under PREFIX
+    /// Replace the results or the unfinished run under PREFIX
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
     /// Plot traces and marginal distributions of the log density and the first 31 parameters
@@ -176,7 +172,7 @@ impl Mcmc {
             mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
         }
         let mut evaluator = self.load(samples, saved.as_ref())?;
-        // The start must come from one device: otherwise the same command could make other draws.
+        // The start must come from one device: otherwise the same command could make different draws.
         evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         let interrupt = Interrupt::install();
         let line = ProgressLine::start("looking for a start");
@@ -235,7 +231,7 @@ impl Mcmc {
         Ok(SUCCESS)
     }
 
-    /// The samples, all of whose columns have values.
+    /// Returns the samples. Every column must have values.
     fn samples<'d>(&self, data: &'d Data) -> gaussmix::Result<Samples<'d>> {
         let samples = if self.missing { data.samples_with_missing() } else { data.samples() }?;
         let mut gaps = Gaps::default();
@@ -247,11 +243,11 @@ impl Mcmc {
         Ok(samples)
     }
 
-    /// Saves what a run had drawn when it failed, and says so in the error.
+    /// Saves the draws of a run that failed, and says so in the error.
     fn save_after(&self, error: mcmc::Error, run: &Chains, journal: Journal) -> anyhow::Error {
         let fails_at_start = matches!(error, mcmc::Error::Start(_) | mcmc::Error::Nuts { .. });
         if fails_at_start && run.drawn() == 0 {
-            // A resumed run would fail again in the same way. What an earlier process saved stays.
+            // A resumed run would fail again in the same way. Files saved by an earlier process stay.
             if !self.resume {
                 journal.remove();
             }
@@ -262,12 +258,11 @@ impl Mcmc {
         }
         match run.save(&self.output) {
             Ok(_) => anyhow::Error::new(error).context(self.describe_saved(run)),
-            Err(e) => anyhow::Error::new(e).context("what was drawn before a failure could not be saved"),
+            Err(e) => anyhow::Error::new(e).context("the draws before the failure could not be saved"),
         }
     }
 
-    /// Loads the samples. A resumed run computes with the kernel that it was saved with, if the
-    /// device still accepts its name.
+    /// Loads the samples. A resumed run uses the kernel it was saved with, if the device still accepts its name.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
             gaussmix::device::load(
@@ -285,7 +280,6 @@ impl Mcmc {
         }
     }
 
-    /// The number of the feature that orders the components.
     fn order(&self, table: &Table) -> anyhow::Result<Option<usize>> {
         let Some(column) = &self.order else { return Ok(None) };
         let names = table.names().unwrap_or_default();
@@ -329,7 +323,7 @@ impl Mcmc {
         Ok(saved)
     }
 
-    /// Finds a maximum of the likelihood; `None` if a signal came.
+    /// Finds a maximum of the likelihood; `None` after a signal.
     fn fit(
         &self,
         evaluator: &mut dyn Evaluator,
@@ -350,21 +344,17 @@ impl Mcmc {
         Ok((!interrupt.noted()).then_some(fit.mixture))
     }
 
-    /// What was saved of a run that is not finished, and where.
     fn describe_saved(&self, run: &Chains) -> String {
         let what = match run.drawn() {
             0 => "the warm-up so far is".into(),
             drawn => format!("{drawn} draws of each chain are"),
         };
-        format!("{what} saved in {}.partial…; the same command with --resume goes on", self.output.display())
+        format!("{what} saved in {}.partial…; the same command with --resume continues", self.output.display())
     }
 }
 
-/// Where the chains of a run come from.
 enum Beginning {
-    /// A run that was saved.
     Saved(Saved),
-    /// Random points near a mixture.
     Around(Mixture),
 }
 
@@ -373,7 +363,7 @@ fn nothing_drawn() -> u8 {
     interrupt::EXIT_CODE
 }
 
-/// Lets a run advance to its end, to a signal or to a failure, and saves it every ten seconds.
+/// Advances a run to its end, a signal or a failure, and saves it every ten seconds.
 fn advance(
     run: &mut Chains,
     posterior: &mut Posterior<'_>,
@@ -383,8 +373,8 @@ fn advance(
 ) -> mcmc::Result<Outcome> {
     let mut any_failed = false;
     loop {
-        // The interval begins with the first new evaluation: a resumed warm-up of NUTS first
-        // repeats the iterations that were saved, without evaluations.
+        // The interval begins with the first new evaluation: a resumed warm-up of NUTS first repeats the saved
+        // iterations, without evaluations.
         let (evaluations, mut interval) = (posterior.evaluations(), None);
         let outcome = run.advance(posterior, |p| {
             progress.show(p);
@@ -398,7 +388,7 @@ fn advance(
         if let Err(e) = journal.save(run)
             && !std::mem::replace(&mut any_failed, true)
         {
-            let note = format!("the run could not be saved ({e}); it goes on");
+            let note = format!("the run could not be saved ({e}); it continues");
             progress.line.hide_while(|| text::note(note));
         }
     }

@@ -3,18 +3,16 @@ use crate::terminal::{ProgressLine, text};
 use gaussmix::mcmc::{self, Settings};
 use std::time::Instant;
 
-/// Turns the sampler's progress into a line with the time that is left.
+/// Turns the sampler's progress into a line with the remaining time.
 pub struct RunProgress {
     pub line: ProgressLine,
     begin: Instant,
-    /// Evaluations before this process began.
     evaluations_before: u64,
     /// Iterations of warm-up, of each draw, and of the whole run.
     warmup: f64,
     thin: f64,
     total: f64,
-    /// Iterations that were done before this process began; known at the first call for a resumed
-    /// warm-up.
+    /// Iterations before this process began; known at the first call for a resumed warm-up.
     iterations_before: Option<f64>,
 }
 

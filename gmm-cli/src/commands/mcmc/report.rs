@@ -1,4 +1,4 @@
-//! What `gmm mcmc` reports.
+//! The report of `gmm mcmc`.
 use crate::plot::Trace;
 use crate::terminal::text;
 use gaussmix::io::Output;
@@ -6,12 +6,11 @@ use gaussmix::mcmc::{Chains, PosteriorModel, Row, Summary};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Up to so many parameters the report shows; `--json` has them all.
+/// The report shows at most this many parameters; `--json` has all.
 const MAX_SHOWN: usize = 40;
-/// Up to so many quantities are plotted.
+/// The plot shows at most this many quantities.
 const MAX_PLOTTED: usize = 32;
 
-/// What `--json` prints.
 #[derive(Serialize)]
 pub struct Report {
     n: usize,
@@ -25,8 +24,7 @@ pub struct Report {
     divergences: usize,
     max_r_hat: f64,
     min_ess: f64,
-    /// The work of this process. That of earlier ones, which the run was resumed from, does not
-    /// count.
+    /// The work of this process, without that of earlier processes of a resumed run.
     #[serde(flatten)]
     work: Work,
     device: String,
@@ -36,7 +34,6 @@ pub struct Report {
     parameters: Vec<Row>,
 }
 
-/// The evaluations of this process and their time.
 #[derive(Serialize)]
 pub struct Work {
     pub evaluations: u64,
@@ -76,8 +73,8 @@ impl Report {
         }
     }
 
-    /// The report in words. `evaluations` names what was counted: evaluations, or gradients.
-    /// `names` are those of the features.
+    /// Returns the report in words. `evaluations` names the unit of work: evaluations or gradients. `names` are those
+    /// of the features.
     pub fn text(
         &self,
         evaluations: &str,
@@ -93,7 +90,7 @@ impl Report {
             lines.push(format!("({hidden} more parameters: --json)"));
         }
         let work = &self.work;
-        // A finished run that is resumed without more draws makes no evaluations.
+        // Resuming a finished run without more draws makes no evaluations.
         if work.evaluations > 0 {
             let mut line = format!(
                 "{} {evaluations} in {}: {} each, {} a second",
@@ -116,8 +113,7 @@ impl Report {
     }
 }
 
-/// A parameter's name with those of its features: `means.2.1` as `means.2.1 width`, and
-/// `covariances.1.1.2` as `covariances.1.1.2 width, height`.
+/// Adds the names of a parameter's features: `means.2.1 width`, or `covariances.1.1.2 width, height`.
 fn with_features(parameter: &str, names: Option<&[String]>) -> String {
     let mut parts = parameter.split('.');
     let (variable, component) = (parts.next(), parts.next());
@@ -131,8 +127,8 @@ fn with_features(parameter: &str, names: Option<&[String]>) -> String {
     }
 }
 
-/// The draws of the log density and of the first parameters, chain by chain, for the plot. `names`
-/// are those of the features.
+/// Returns the draws of the log density and of the first parameters, chain by chain, for the plot. `names` are those of
+/// the features.
 pub fn traces(run: &Chains, names: Option<&[String]>) -> Vec<Trace> {
     let mut traces = Vec::new();
     for variable in ["lp__", "weights", "means", "covariances"] {
@@ -155,8 +151,8 @@ pub fn traces(run: &Chains, names: Option<&[String]>) -> Vec<Trace> {
     traces
 }
 
-/// The index of element `i` of an array in row-major order, counted from 1 as in CmdStan's files:
-/// `.2.1` for example.
+/// Returns the index of element `i` of an array in row-major order, counted from 1 as in CmdStan's files: for example
+/// `.2.1`.
 fn index_suffix(shape: &[usize], mut i: usize) -> String {
     let mut suffix = String::new();
     for &n in shape.iter().rev() {

@@ -19,14 +19,13 @@ use std::time::Instant;
 
 /// Choose the number of components and the covariance type
 ///
-/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the
-/// largest number of components is fitted from a start. Then the two closest components are merged
-/// and the mixture is fitted again, until the smallest number is reached (the method of Bouman's
-/// program CLUSTER).
+/// Fits a model for each, and reports the one with the lowest criterion. With --merge only the largest number of
+/// components is fitted from a start. Then the two closest components are merged and the mixture is fitted again, until
+/// the smallest number is reached (the method of Bouman's program CLUSTER).
 ///
-/// With --variational each fit is one by variational inference, and the one with the highest lower
-/// bound of the log-evidence (ELBO) is the best. The number of components is then a largest number,
-/// of which a fit needs as many as are alive: one K, larger than what is expected, can be enough.
+/// With --variational each fit is one by variational inference, and the best one has the highest lower bound of the
+/// log-evidence (ELBO). K is then an upper limit, and a fit uses only its alive components: a single K, larger than the
+/// expected number, can be enough.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,12 +47,11 @@ pub struct Select {
     /// The criterion to choose by: bic, aic, icl or rissanen; the lowest value is the best
     #[arg(long, default_value = "bic", conflicts_with = "variational")]
     criterion: Criterion,
-    /// Merge components down from the largest number to the smallest instead of fitting each number
-    /// anew
+    /// Merge components from the largest number down to the smallest instead of fitting each number anew
     #[arg(long, conflicts_with = "variational")]
     merge: bool,
-    /// For each number of components but the first, one more run: from the fit before, of which the
-    /// components are split that it helps most
+    /// For each number of components but the first, add a run that starts from the previous fit, with those components
+    /// split whose split helps most
     ///
     /// It often finds a better mixture than many starts do.
     #[arg(long, conflicts_with_all = ["variational", "merge"])]
@@ -71,14 +69,12 @@ pub struct Select {
     training: Training,
 }
 
-/// The models that were tried, and the best of them.
 type Selected<M> = Selection<M, Row>;
 
-/// Numbers of components, ascending.
 type Range = Vec<usize>;
 
-/// What `--json` prints. Likelihoods are in the data's units, and sums over all samples times their
-/// weights, as lower bounds are.
+/// The report as `--json` prints it. Likelihoods are in the data's units; they and lower bounds are sums over all
+/// samples times their weights.
 #[derive(Serialize)]
 struct Report {
     n: usize,
@@ -94,20 +90,19 @@ struct Report {
 #[derive(Serialize, Clone)]
 struct Row {
     k: usize,
-    /// With --variational, how many of them are alive.
+    /// With --variational, the number of alive components.
     #[serde(skip_serializing_if = "Option::is_none")]
     alive: Option<usize>,
     covariance_type: &'static str,
     #[serde(flatten)]
     of_mixture: Option<OfMixture>,
-    /// The lower bound of the log-evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     elbo: Option<f64>,
     n_iter: usize,
     converged: bool,
 }
 
-/// What is known of likeliest parameters alone.
+/// Figures of fits by EM alone.
 #[derive(Serialize, Clone)]
 struct OfMixture {
     n_parameters: usize,
@@ -116,7 +111,6 @@ struct OfMixture {
 }
 
 impl Row {
-    /// The value of the criterion, or the lower bound.
     fn value(&self) -> f64 {
         self.of_mixture.as_ref().map_or(self.elbo.unwrap_or(f64::NAN), |of| of.value)
     }
@@ -145,7 +139,7 @@ impl Select {
         })
     }
 
-    /// Selects by a criterion, with progress, and writes and prints what is found.
+    /// Selects by a criterion, with progress, and writes and prints the result.
     fn run_by<M: Trained>(
         &self,
         criterion: &'static str,
@@ -157,7 +151,7 @@ impl Select {
         ) -> gaussmix::Result<Selected<M::Model>>,
     ) -> anyhow::Result<u8> {
         let (output, plot) = self.open()?;
-        // What is wrong with the options is said before anything is read.
+        // Wrong options are reported before anything is read.
         let fittings = self.fittings::<M>()?;
         fittings.iter().try_for_each(|fitting| fitting.clone().check().map(drop))?;
         let selection = self.training.data.table.selection(None, None);
@@ -220,13 +214,13 @@ impl Select {
         Ok(SUCCESS)
     }
 
-    /// The fits to try, in the units of the data.
+    /// Returns the fits to try, in the units of the data.
     fn fittings<M: Trained>(&self) -> anyhow::Result<Vec<Fitting<M>>> {
         let of_type = |t| self.numbers().into_iter().map(move |k| self.training.fitting(k, t));
         self.covariance_type.concat().into_iter().flat_map(of_type).collect()
     }
 
-    /// Makes sure that the results can be written, before anything is read.
+    /// Checks that the results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<(Option<ModelOutput>, Option<Output>)> {
         let inputs = self.training.inputs();
         refuse_overlap([self.output.as_ref(), self.plot.as_ref()], inputs)?;
@@ -234,7 +228,6 @@ impl Select {
         Ok((output, self.plot.as_ref().map(Output::create).transpose()?))
     }
 
-    /// The numbers of components to try, ascending.
     fn numbers(&self) -> Vec<usize> {
         let mut k = self.k.concat();
         k.sort_unstable();
@@ -253,7 +246,7 @@ impl Select {
             let select = if self.grow { gaussmix::fit::grow } else { gaussmix::fit::select };
             return select(evaluator, params, &k, &self.covariance_type.concat(), self.criterion, callback);
         }
-        // `k` has at least one element: the option is required, and no range is empty.
+        // `k` is not empty: the option is required, and every range has a number.
         let (first, last) = (k[0], k[k.len() - 1]);
         let most = k.iter().rev().copied().find(|&k| k <= evaluator.n_samples()).unwrap_or(last);
         let least = first.min(most);
@@ -279,7 +272,7 @@ impl Select {
         Ok(all)
     }
 
-    /// A candidate in the data's units.
+    /// Converts a candidate to the data's units.
     fn row(&self, row: &Candidate, source: &Source<'_>, weight: f64) -> Row {
         let log_likelihood = row.log_likelihood - weight * source.log_scale();
         let of_certain = self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features());
@@ -306,7 +299,7 @@ impl Select {
         }
     }
 
-    /// A line for each covariance type, of points with the names of theirs.
+    /// Returns a line for each covariance type, from points with the names of their types.
     fn series(&self, all: impl Iterator<Item = (&'static str, (f64, f64))> + Clone) -> Vec<plot::Series> {
         let line = |t: CovarianceModel| {
             let of_type = all.clone().filter(|(name, _)| *name == t.name());
@@ -318,7 +311,7 @@ impl Select {
     }
 }
 
-/// A posterior in the data's units.
+/// Converts a posterior to the data's units.
 fn posterior(fit: &Fit<VariationalMixture>) -> Row {
     Row {
         k: fit.mixture.n_components(),
@@ -378,7 +371,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Notes where a larger number of components may be better.
+    /// Prints a note if a larger number of components may be better.
     fn note_largest(&self) {
         let is_largest = self.candidates.iter().all(|row| row.k <= self.best.k);
         match self.best.alive {
@@ -393,7 +386,6 @@ impl Report {
     }
 }
 
-/// Says which K were not tried.
 fn note_left_out(left_out: &[usize]) {
     if let [first, .., last] | [first @ last] = left_out[..] {
         let which = if first == last { format!("K = {first} is") } else { format!("K from {first} to {last} are") };
@@ -404,12 +396,12 @@ fn note_left_out(left_out: &[usize]) {
 /// Models of covariances.
 type Models = Vec<CovarianceModel>;
 
-/// Reads the name of a model, or `all`.
+/// Parses the name of a model, or `all`.
 fn models(name: &str) -> gaussmix::Result<Models> {
     if name == "all" { Ok(CovarianceModel::ALL.into()) } else { Ok(vec![name.parse()?]) }
 }
 
-/// Reads a range: `5`, `1:20` or `10:100:10`.
+/// Parses a range: `5`, `1:20` or `10:100:10`.
 fn range(text: &str) -> Result<Range, String> {
     let wrong = || format!("`{text}` must be a number, or FIRST:LAST or FIRST:LAST:STEP with whole numbers above 0");
     let numbers: Option<Vec<usize>> = text.split(':').map(|part| whole_number(part.trim()).ok()).collect();

@@ -8,7 +8,7 @@
 //! 4. `reduce_sets` adds up the patterns.
 //!
 //! If the parameters and sums of all patterns would need more than 256 MiB, patterns take turns. With as many patterns
-//! as rows, the factorisations take all of the time.
+//! as rows, the factorisations take all the time.
 pub(crate) mod arrangement;
 mod launches;
 mod pieces;

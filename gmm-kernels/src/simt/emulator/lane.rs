@@ -245,7 +245,7 @@ impl Shared<f64> {
 }
 /// Ends a group of the thread's copies.
 pub fn copies_commit() {}
-/// Waits until all of the thread's copies have arrived.
+/// Waits until all copies of the thread have arrived.
 pub fn copies_wait() {}
 /// Waits until all but the latest group of the thread's copies have arrived.
 pub fn copies_wait_but_one() {}

@@ -1,4 +1,4 @@
-//! Coordinates that are proposed together, and how their proposals adapt during warm-up.
+//! Coordinates that are proposed together, and the adaptation of their proposals during warm-up.
 use super::covariance::{RunningCovariance, factor};
 use super::factor::Factor;
 use rand_chacha::ChaCha8Rng;
@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Coordinates of a block whose proposals are correlated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Part {
-    /// Which coordinates.
     indices: Vec<usize>,
     /// L.
     factor: Factor,
 }
 
-/// Coordinates that are proposed together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Block {
     /// log s.
@@ -24,7 +22,6 @@ pub(super) struct Block {
     adaptation: Option<Adaptation>,
 }
 
-/// What a block has learned in its warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Adaptation {
     /// The covariance of each part, over the points of the chain.
@@ -38,27 +35,25 @@ struct Adaptation {
 /// A change of L.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Change {
-    /// Whether the covariance is estimated anew afterwards, because the chain has so far been on
-    /// its way to the bulk of the distribution.
+    /// Whether to estimate the covariance anew afterwards, because the chain was still on its way to the bulk of the
+    /// distribution.
     pub forget: bool,
 }
 
-/// Memory of one proposal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buffers {
     normal: Vec<f64>,
     correlated: Vec<f64>,
 }
 
-/// log of 2.38/√d, the best scale for a normal target whose covariance is known (Roberts and
-/// Rosenthal 2001).
+/// Returns log of 2.38/√d, the best scale for a normal target whose covariance is known (Roberts and Rosenthal 2001).
 fn best_log_scale(d: usize) -> f64 {
     (2.38 / (d as f64).sqrt()).ln()
 }
 
 impl Block {
-    /// A block in which the coordinates within each part are correlated. `typical` is the scale of
-    /// a step along each coordinate of the target.
+    /// Returns a block in which the coordinates within each part are correlated. `typical` is the scale of a step along
+    /// each coordinate of the target.
     pub fn new(parts: &[Vec<usize>], typical: &[f64]) -> Self {
         let sd = |part: &[usize]| -> Vec<f64> { part.iter().map(|&i| typical[i]).collect() };
         let adaptation = Adaptation {
@@ -71,12 +66,11 @@ impl Block {
         Self { log_scale: best_log_scale(dim), parts, adaptation: Some(adaptation) }
     }
 
-    /// Number of coordinates.
     fn dim(&self) -> usize {
         self.parts.iter().map(|p| p.indices.len()).sum()
     }
 
-    /// The scale s of the proposals.
+    /// Returns the scale s of the proposals.
     pub fn scale(&self) -> f64 {
         self.log_scale.exp()
     }
@@ -97,8 +91,7 @@ impl Block {
         }
     }
 
-    /// Adapts the block after a step of warm-up that had this acceptance probability and ended at
-    /// `point`.
+    /// Adapts the block after a step of warm-up with this acceptance probability, which ended at `point`.
     pub fn adapt(&mut self, point: &[f64], acceptance: f64, change: Option<Change>, buffers: &mut Buffers) {
         let dim = self.dim();
         let Some(a) = &mut self.adaptation else { return };
@@ -111,8 +104,8 @@ impl Block {
         let Some(Change { forget }) = change else { return };
         for ((part, covariance), floors) in self.parts.iter_mut().zip(&mut a.covariances).zip(&a.floors) {
             let n = part.indices.len();
-            // So many steps of a random walk are worth about 1/(4 dim) as many independent points.
-            // If these are few for the number of coordinates, the correlations are shrunk.
+            // Steps of a random walk are worth about 1/(4 dim) as many independent points. If these are few for the
+            // number of coordinates, the correlations are shrunk.
             let worth = covariance.count() as f64 / (4 * dim) as f64;
             let shrinkage = worth / (worth + n as f64);
             if let Some(l) = covariance.covariance().and_then(|c| factor(&c, n, shrinkage, floors)) {
@@ -126,12 +119,11 @@ impl Block {
         a.steps = 0;
     }
 
-    /// Ends the adaptation.
     pub fn end_warm_up(&mut self) {
         self.adaptation = None;
     }
 
-    /// Whether a block that was read from a file can go on, in a target of `dim` coordinates.
+    /// Whether a block that was read from a file can continue in a target of `dim` coordinates.
     pub fn fits_together(&self, dim: usize) -> bool {
         let parts = self.parts.iter();
         let parts_fit = { parts }.all(|p| {

@@ -4,8 +4,8 @@ use gmm_host::linalg::vectorised;
 use nalgebra::{Cholesky, DMatrix};
 use serde::{Deserialize, Serialize};
 
-/// The Cholesky factor of a covariance matrix, after its correlations have been multiplied by
-/// `shrinkage` and its variances raised to the floors; `None` if that is not positive definite.
+/// Returns the Cholesky factor of a covariance matrix, after multiplying its correlations by `shrinkage` and raising
+/// its variances to the floors; `None` if the result is not positive definite.
 pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64]) -> Option<Factor> {
     let mut full = DMatrix::zeros(n, n);
     let mut numbers = covariance.iter();
@@ -15,7 +15,7 @@ pub(super) fn factor(covariance: &[f64], n: usize, shrinkage: f64, floors: &[f64
         }
     }
     let l = Cholesky::new(full)?.unpack();
-    // The factor of numbers near the largest or the smallest of float64 is of no use.
+    // A factor of numbers near the largest or the smallest of float64 is useless.
     let usable = l.iter().all(|v| v.is_finite()) && (0..n).all(|i| l[(i, i)].is_normal());
     usable.then(|| Factor::new(n, |i, j| l[(i, j)]))
 }
@@ -30,17 +30,16 @@ pub(super) struct RunningCovariance {
 }
 
 impl RunningCovariance {
-    /// Of no points yet, which will have `n` coordinates.
+    /// Returns the state before the first point; points have `n` coordinates.
     pub fn new(n: usize) -> Self {
         Self { count: 0, mean: vec![0.0; n], scatter: vec![0.0; n * (n + 1) / 2] }
     }
 
-    /// Number of points.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether it is of points with `n` coordinates, and its parts fit together.
+    /// Whether the points have `n` coordinates, and the parts fit together.
     pub fn is_of(&self, n: usize) -> bool {
         (self.mean.len(), self.scatter.len()) == (n, n * (n + 1) / 2)
     }
@@ -70,7 +69,7 @@ impl RunningCovariance {
         );
     }
 
-    /// The covariance; `None` of fewer than two points.
+    /// Returns the covariance; `None` for fewer than two points.
     pub fn covariance(&self) -> Option<Vec<f64>> {
         (self.count > 1).then(|| self.scatter.iter().map(|s| s / (self.count - 1) as f64).collect())
     }

@@ -2,25 +2,24 @@
 use gmm_host::linalg::vectorised;
 use serde::{Deserialize, Serialize};
 
-/// Rows that are multiplied side by side.
+/// Rows that are multiplied together.
 const ROWS: usize = 8;
 
 /// A lower triangle L (n, n).
 ///
-/// Its product with a vector is written here, and not left to a crate, because it is part of each
-/// step: it needs no unpacked L, uses the widest SIMD of the machine, and gives the same bits on
-/// every machine.
+/// Its product with a vector is part of every step and therefore written here instead of taken from a crate: it needs
+/// no unpacked L, uses the widest SIMD of the machine, and gives the same bits on every machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub(super) struct Factor {
     n: usize,
-    /// For each [`ROWS`] rows their columns, up to that of the last row's diagonal, with zeros
-    /// above the diagonal and behind row n.
+    /// For each [`ROWS`] rows their columns, up to that of the last row's diagonal, with zeros above the diagonal and
+    /// beyond row n.
     columns: Vec<[f64; ROWS]>,
 }
 
 impl Factor {
-    /// The triangle with these numbers; `at` is asked for row i and column j ≤ i.
+    /// Returns the triangle with these numbers; `at` is called with row i and column j ≤ i.
     pub fn new(n: usize, at: impl Fn(usize, usize) -> f64) -> Self {
         let mut columns = Vec::new();
         for first in (0..n).step_by(ROWS) {
@@ -30,12 +29,10 @@ impl Factor {
         Self { n, columns }
     }
 
-    /// A diagonal matrix.
     pub fn diagonal(diagonal: &[f64]) -> Self {
         Self::new(diagonal.len(), |i, j| if i == j { diagonal[i] } else { 0.0 })
     }
 
-    /// n.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -49,7 +46,7 @@ impl Factor {
                 for (strip, out) in out.chunks_mut(ROWS).enumerate() {
                     let (of_strip, others) = columns.split_at(self.n.min(ROWS * (strip + 1)));
                     columns = others;
-                    // Two sums of each row, so that not every product waits for the one before.
+                    // Two sums of each row, so that half of the products need not wait for the previous one.
                     let mut sums = [[0.0; ROWS]; 2];
                     let ((pairs, last), (z, z_last)) =
                         (of_strip.as_chunks::<2>(), z[..of_strip.len()].as_chunks::<2>());
@@ -71,7 +68,7 @@ impl Factor {
     }
 }
 
-/// From the rows, one behind the other, i + 1 numbers in row i.
+/// From consecutive rows, with i + 1 numbers in row i.
 impl TryFrom<Vec<f64>> for Factor {
     type Error = &'static str;
 
@@ -80,12 +77,12 @@ impl TryFrom<Vec<f64>> for Factor {
         let is_triangle = n * (n + 1) / 2 == rows.len();
         is_triangle
             .then(|| Self::new(n, |i, j| rows[i * (i + 1) / 2 + j]))
-            .ok_or("a factor of proposals that is no triangle")
+            .ok_or("a factor of proposals that is not a triangle")
     }
 }
 
 impl From<Factor> for Vec<f64> {
-    /// The rows, as they are taken from a vector.
+    /// Returns the rows in the order of `TryFrom`.
     fn from(factor: Factor) -> Self {
         let mut rows = vec![0.0; factor.n * (factor.n + 1) / 2];
         let mut columns = factor.columns.iter();

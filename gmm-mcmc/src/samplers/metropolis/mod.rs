@@ -1,9 +1,9 @@
 //! Random-walk Metropolis, adapted during warm-up, in one block or component by component.
 //!
-//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the
-//! covariance of the chain (Haario, Saksman and Tamminen 2001), and the scale s is steered towards
-//! an acceptance of 0.234 + 0.206/d, which is 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu
-//! and Thoms 2008). After warm-up neither changes, so that the chain is Markov.
+//! The proposal of a block is x + s L z with z standard normal. During warm-up L Lᵀ follows the covariance of the chain
+//! (Haario, Saksman and Tamminen 2001), and the scale s is steered towards an acceptance of 0.234 + 0.206/d, which is
+//! 0.44 for d = 1 (Roberts and Rosenthal 2001; Andrieu and Thoms 2008). After warm-up neither changes, so the chain is
+//! Markov.
 mod block;
 mod chain;
 mod covariance;
@@ -20,28 +20,26 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use steps::{SamplerSteps, sample_by_target};
 
-/// With at most so many coordinates, a single block adapts to all correlations. With more, their
-/// estimates would need a longer warm-up than is usual, and a step would take longer than a
-/// likelihood of moderate size.
+/// Up to this many coordinates, a single block adapts to all correlations. With more, their estimates would need a
+/// longer warm-up than usual, and a step would take longer than a likelihood of moderate size.
 const MOST_CORRELATED: usize = 64;
 
-/// When L changes, as fractions of the warm-up. After the last change only the scale adapts.
+/// The times at which L changes, as fractions of the warm-up. After the last change only the scale adapts.
 const CHANGES: [f64; 6] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8];
 
-/// All chains of a run by random-walk Metropolis. They advance together.
+/// All chains of a run by random-walk Metropolis, which advance together.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Metropolis {
     chains: Vec<MetropolisChain>,
-    /// What the log densities are compared to.
     reference: Reference,
 }
 
 impl Metropolis {
-    /// Chains at the given starts; `typical` is the scale of a step along each coordinate.
+    /// Returns chains at the given starts; `typical` is the scale of a step along each coordinate.
     ///
-    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block.
-    /// Otherwise there is one block, in which all coordinates are correlated if they are at most
-    /// [`MOST_CORRELATED`], and else those within each part.
+    /// `parts` are the target's blocks of coordinates. With `by_component` each is a block. Otherwise, there is one
+    /// block, which correlates all coordinates if there are at most [`MOST_CORRELATED`], and else those within each
+    /// part.
     pub fn new(
         starts: Vec<ChainStart>,
         parts: &[Vec<usize>],
@@ -65,8 +63,7 @@ impl Metropolis {
         Self { chains: starts.into_iter().map(chain).collect(), reference }
     }
 
-    /// Iteration `iteration` of `warmup`, which is one step in each block. After an error the
-    /// chains are where they were before.
+    /// Makes iteration `iteration` of `warmup`, one step in each block. After an error the chains are unchanged.
     pub fn warm_up(&mut self, team: &mut Team<'_>, iteration: usize, warmup: usize) -> Result<()> {
         if self.reference.is_due(iteration, warmup) {
             let renewed = self.reference.renew(team.one(), self.chains.iter().map(|c| c.point.as_slice()))?;
@@ -108,9 +105,8 @@ impl Metropolis {
         adapted.map(drop)
     }
 
-    /// Makes so many draws of each chain, one every `thin` iterations, in the place of those in
-    /// `draws`: one of each chain, then the next one of each. After an error the chains are where
-    /// they were before.
+    /// Makes `draws` draws of each chain, one every `thin` iterations, in place of those in `draws`: one of each chain,
+    /// then the next one of each. After an error the chains are unchanged.
     pub fn sample(
         &mut self,
         team: &mut Team<'_>,
@@ -135,8 +131,8 @@ impl Metropolis {
         }
     }
 
-    /// The next draws of each chain: without a reference by the target for as many chains as it
-    /// takes, then by the sampler.
+    /// Makes the next draws of each chain: without a reference by the target for the chains it accepts, and for the
+    /// rest by the sampler.
     fn sample_by_chain(&mut self, team: &mut Team<'_>, thin: usize, draws: usize) -> Result<Vec<Vec<PosteriorDraw>>> {
         let steps_per_draw = self.steps_per_draw(thin);
         let mut by_chain = Vec::with_capacity(self.chains.len());
@@ -156,7 +152,7 @@ impl Metropolis {
         Ok(by_chain)
     }
 
-    /// Steps for each draw: one in each block for each of `thin` iterations.
+    /// Returns the steps for each draw: one in each block for each of `thin` iterations.
     pub fn steps_per_draw(&self, thin: usize) -> usize {
         thin.saturating_mul(self.chains[0].blocks.len())
     }
@@ -171,24 +167,23 @@ impl Metropolis {
         }
     }
 
-    /// The scale of the proposals of a chain in each block.
+    /// Returns the scale of the proposals of a chain in each block.
     pub fn scales(&self, chain: usize) -> Vec<f64> {
         self.chains[chain].blocks.iter().map(Block::scale).collect()
     }
 
-    /// Whether a state that was read from a file can go on, in a target of `dim` coordinates.
+    /// Whether a state that was read from a file can continue in a target of `dim` coordinates.
     pub fn fits_together(&self, dim: usize) -> bool {
         let blocks = self.chains[0].blocks.len();
         blocks > 0
             && self.chains.iter().all(|c| c.blocks.len() == blocks && c.blocks.iter().all(|b| b.fits_together(dim)))
     }
 
-    /// What the log densities are compared to.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }
 
-    /// The chains' points, and the log densities there.
+    /// Returns the chains' points, and the log densities there.
     pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
         self.chains.iter().map(|c| (c.point.as_slice(), c.log_density))
     }

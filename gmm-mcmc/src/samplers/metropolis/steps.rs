@@ -1,5 +1,4 @@
-//! Steps of random-walk Metropolis: made by the sampler for several chains together, or by the
-//! target for one chain.
+//! Steps of random-walk Metropolis: by the sampler for several chains together, or by the target for one chain.
 use super::block::Buffers;
 use super::chain::MetropolisChain;
 use crate::error::Result;
@@ -9,8 +8,7 @@ use crate::target::{Target, is_shared_work};
 use gmm_host::MetropolisSteps;
 use rayon::prelude::*;
 
-/// Steps that the sampler makes for C chains together, with one batch of log densities for each
-/// step.
+/// Steps that the sampler makes for C chains together, with one batch of log densities a step.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SamplerSteps {
     /// C × dim.
@@ -45,8 +43,7 @@ impl SamplerSteps {
                 }
             };
         if is_shared_work(chains.len() * dim) {
-            // Each chain has its own random numbers, so that the result does not depend on the
-            // number of threads.
+            // Each chain has its own random numbers, so the result does not depend on the number of threads.
             let places = self.increments.par_chunks_exact_mut(dim).zip(self.proposals.par_chunks_exact_mut(dim));
             chains.par_iter_mut().zip(places).for_each_init(Buffers::default, |buffers, (chain, place)| {
                 propose(buffers, chain, place.0, place.1);
@@ -66,8 +63,8 @@ impl SamplerSteps {
         Ok(&self.acceptance)
     }
 
-    /// Makes `draws` draws of each chain, one every `thin` iterations. `first` is the number of the
-    /// first of these chains. Returns the draws of each chain.
+    /// Makes `draws` draws of each chain, one every `thin` iterations, and returns them by chain. `first` is the number
+    /// of the first of these chains.
     pub fn sample(
         &mut self,
         chains: &mut [MetropolisChain],
@@ -96,8 +93,8 @@ impl SamplerSteps {
     }
 }
 
-/// Has the target make `draws` draws of one chain, with `steps_per_draw` steps for each. `None` if
-/// the target leaves that to the sampler.
+/// Lets the target make `draws` draws of one chain, with `steps_per_draw` steps for each. Returns `None` if the target
+/// leaves the steps to the sampler.
 pub(super) fn sample_by_target(
     chain: &mut MetropolisChain,
     number: usize,
@@ -117,8 +114,7 @@ pub(super) fn sample_by_target(
     };
     while steps.left > 0 {
         let (point, log_density, left) = (steps.chain.point.clone(), steps.chain.log_density, steps.left);
-        // A target that says that it makes the steps and asks for none is treated as one that
-        // leaves them to the sampler.
+        // A target that claims to make the steps but asks for none is treated as one that leaves them to the sampler.
         if !target.metropolis(&point, log_density, &mut steps)? || steps.left == left {
             return Ok(None);
         }
@@ -130,21 +126,19 @@ pub(super) fn sample_by_target(
 /// The steps of one chain that the target makes.
 struct TargetSteps<'a> {
     chain: &'a mut MetropolisChain,
-    /// Steps that have not been proposed yet.
     left: usize,
     steps_per_draw: usize,
-    /// The block of the next step to be proposed.
+    /// The block of the next step to propose.
     block: usize,
     /// Steps since the last draw.
     since_draw: usize,
-    /// The sum of their acceptance probabilities.
+    /// The sum of the acceptance probabilities of these steps.
     acceptance_sum: f64,
-    /// Points and statistics.
     draws: Vec<(Vec<f64>, Vec<f64>)>,
     buffers: Buffers,
 }
 
-/// Numbers in a row that stands for a step, as [`MetropolisSteps`] defines it.
+/// Returns the count of numbers in the row of a step, as [`MetropolisSteps`] defines it.
 fn row_width(dim: usize) -> usize {
     (dim + 1).next_multiple_of(2)
 }

@@ -1,4 +1,3 @@
-//! A target in the form that `nuts-rs` takes.
 use crate::error::{Error, Result};
 use crate::target::Target;
 use nuts_rs::{CpuLogpFunc, CpuMathError, HasDims, LogpError};
@@ -6,7 +5,6 @@ use rand::Rng;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// A point with its log density and its gradient.
 #[derive(Debug, Clone)]
 pub(super) struct Evaluated {
     pub point: Vec<f64>,
@@ -14,13 +12,12 @@ pub(super) struct Evaluated {
     pub gradient: Vec<f64>,
 }
 
-/// A target in the form that `nuts-rs` takes. After warm-up trajectories run in the coordinates
-/// θ/scale.
+/// A target in the form that `nuts-rs` takes. After warm-up trajectories run in the coordinates θ/scale.
 pub(super) struct Density<'a> {
     pub target: &'a mut dyn Target,
-    /// Receives the target's error, because `nuts-rs` passes on its text only.
+    /// Receives the target's error, because `nuts-rs` passes on only its text.
     pub failure: &'a RefCell<Option<Error>>,
-    /// An evaluation that need not be made again.
+    /// An evaluation that need not be repeated.
     pub known: Option<Evaluated>,
     /// The evaluations of this warm-up; `None` after warm-up.
     pub record: Option<Record<'a>>,
@@ -30,15 +27,13 @@ pub(super) struct Density<'a> {
     pub evaluations: &'a Cell<u64>,
 }
 
-/// The evaluations of a warm-up. Those that were made before an interruption are read first; then
-/// new ones are appended.
+/// The evaluations of a warm-up. Those from before an interruption are read first; then new ones are appended.
 pub(super) struct Record<'a> {
     pub numbers: &'a mut Vec<f64>,
-    /// How many of the numbers have been read.
     pub read: usize,
 }
 
-/// Why `nuts-rs` gets no log density.
+/// The reason why `nuts-rs` gets no log density.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DensityError {
     #[error("the density is 0 here")]

@@ -1,13 +1,12 @@
 //! The No-U-Turn sampler (Hoffman and Gelman 2014), by the crate `nuts-rs`.
 //!
-//! `nuts-rs` adapts the step size and a diagonal metric during warm-up. After warm-up both are
-//! fixed, and each trajectory is a `nuts-rs` chain of length one. It depends on the point, the step
-//! size, the metric and the generator only, which are saved.
+//! `nuts-rs` adapts the step size and a diagonal metric during warm-up. After warm-up both are fixed, and each
+//! trajectory is a `nuts-rs` chain of length one. It depends only on the point, the step size, the metric and the
+//! generator, which are saved.
 //!
-//! The state of `nuts-rs` within a warm-up cannot be saved. Instead all log densities and gradients
-//! that the warm-up has evaluated are recorded. An interrupted warm-up is repeated from its
-//! beginning with the recorded values, which gives the same bits, and evaluates the density again
-//! where the record ends.
+//! The state of `nuts-rs` within a warm-up cannot be saved. Instead, all log densities and gradients of the warm-up are
+//! recorded. An interrupted warm-up is repeated from its beginning with the recorded values, which gives the same bits,
+//! and evaluates the density again where the record ends.
 mod density;
 
 use super::chain::{ChainStart, PosteriorDraw, cannot_start};
@@ -23,14 +22,12 @@ use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-/// All chains of a run by NUTS.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Nuts {
     chains: Vec<NutsChain>,
     target_accept: f64,
     max_depth: u64,
-    /// Each evaluation that the unfinished warm-up of a chain has made: the log density, then the
-    /// gradient (1 + dim numbers).
+    /// The evaluations of a chain's unfinished warm-up, each the log density and then the gradient (1 + dim numbers).
     #[serde(skip)]
     recorded: Vec<f64>,
 }
@@ -41,7 +38,7 @@ struct NutsChain {
     log_density: f64,
     #[serde(with = "rng")]
     rng: ChaCha8Rng,
-    /// What the warm-up has found; `None` before it is done.
+    /// The result of the warm-up; `None` before its end.
     tuned: Option<Tuned>,
     /// The last evaluation, if it was at the chain's point: the next trajectory begins with it.
     #[serde(skip)]
@@ -67,13 +64,10 @@ impl Nuts {
         Self { chains: starts.into_iter().map(chain).collect(), target_accept, max_depth, recorded: Vec::new() }
     }
 
-    /// The whole warm-up of one chain. `observe` is called after each iteration with the number of
-    /// iterations so far and the target's count of evaluations. If it breaks, or after an error,
-    /// the chain is where it was before the warm-up, and the next call repeats the warm-up with the
-    /// recorded evaluations.
-    ///
-    /// # Errors
-    /// The target's errors; [`Error::Start`] if NUTS cannot begin at the chain's point.
+    /// Makes the whole warm-up of one chain. `observe` is called after each iteration with the number of iterations so
+    /// far and the target's count of evaluations. If it breaks, or after an error, the chain is as before the warm-up,
+    /// and the next call repeats the warm-up with the recorded evaluations. Errors: the target's errors;
+    /// [`Error::Start`] if NUTS cannot begin at the chain's point.
     pub fn warm_up(
         &mut self,
         target: &mut dyn Target,
@@ -130,8 +124,8 @@ impl Nuts {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Makes one draw of each chain, after `thin` trajectories, in the place of those in `draws`.
-    /// After an error the chains are where they were before.
+    /// Makes one draw of each chain, after `thin` trajectories, in place of those in `draws`. After an error the chains
+    /// are unchanged.
     pub fn sample(&mut self, target: &mut dyn Target, thin: usize, draws: &mut Vec<PosteriorDraw>) -> Result<()> {
         let before = self.chains.clone();
         draws.clear();
@@ -151,7 +145,7 @@ impl Nuts {
         Ok(())
     }
 
-    /// One trajectory of a chain, which ends at its new point. Returns the statistics of the draw.
+    /// Moves a chain along one trajectory to its new point. Returns the statistics of the draw.
     fn trajectory(&mut self, target: &mut dyn Target, chain: usize) -> Result<Vec<f64>> {
         let state = &mut self.chains[chain];
         let not_tuned = || Error::Nuts { chain, problem: "the warm-up has not been run".into() };
@@ -159,8 +153,7 @@ impl Nuts {
         let mut settings = FlowNutsSettings {
             num_tune: 0,
             maxdepth: self.max_depth,
-            // The default of these settings is for coordinates in which the target is nearly a
-            // standard normal.
+            // The default of these settings is for coordinates in which the target is nearly a standard normal.
             trajectory_kind: KineticEnergyKind::Euclidean,
             gradient_clipping: None,
             store_gradient: true,
@@ -195,24 +188,22 @@ impl Nuts {
         ])
     }
 
-    /// The evaluations of the unfinished warm-up of a chain; empty if no warm-up has been
-    /// interrupted.
+    /// Returns the evaluations of a chain's interrupted warm-up; empty without one.
     pub fn recorded(&self) -> &[f64] {
         &self.recorded
     }
 
-    /// Sets the evaluations that the next warm-up is to repeat, as [`recorded`](Self::recorded)
-    /// gave them.
+    /// Sets the evaluations for the next warm-up to repeat, as returned by [`recorded`](Self::recorded).
     pub fn set_recorded(&mut self, recorded: Vec<f64>) {
         self.recorded = recorded;
     }
 
-    /// The step size and the metric of a chain; `None` before its warm-up is done.
+    /// Returns the step size and the metric of a chain; `None` before the end of its warm-up.
     pub fn tuned(&self, chain: usize) -> Option<&Tuned> {
         self.chains[chain].tuned.as_ref()
     }
 
-    /// Whether a state that was read from a file can go on, with these settings.
+    /// Whether a state that was read from a file can continue with these settings.
     pub fn fits_together(&self, dim: usize, target_accept: f64, max_depth: u64) -> bool {
         let usable = |v: &f64| v.is_finite() && *v > 0.0;
         let tuned = self.chains.iter().filter_map(|c| c.tuned.as_ref());
@@ -220,7 +211,7 @@ impl Nuts {
             .all(|t| usable(&t.step_size) && t.scale.len() == dim && t.scale.iter().all(usable))
     }
 
-    /// The chains' points, and the log densities there.
+    /// Returns the chains' points, and the log densities there.
     pub fn points(&self) -> impl Iterator<Item = (&[f64], f64)> {
         self.chains.iter().map(|c| (c.point.as_slice(), c.log_density))
     }

@@ -8,13 +8,11 @@ from inspect import Parameter, Signature, signature
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
-from .._arrays import Floats
 from .._documentation import documented, with_documentation_of
 from .._fitting import Fitting
 from .._samples import Samples
@@ -57,6 +55,8 @@ class ClusterEstimator(Fitting):
     resident: bool | None
     #: The parameter that `clone` shares and a pickle leaves out, because it is a connection to workers.
     _connection: ClassVar[str]
+    #: Callbacks have no estimator to evaluate samples by, which the workers hold.
+    _with: Any = staticmethod(lambda gm: None)
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Fitting]]
 
@@ -95,9 +95,8 @@ class ClusterEstimator(Fitting):
             resident = samples._resident()
             return resident.told(lambda: work(resident))
 
-    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> _core.Statistics:
-        statistics: _core.Statistics = self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
-        return statistics
+    def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> Any:
+        return self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
@@ -114,17 +113,14 @@ class ClusterEstimator(Fitting):
         total, n = self._total(X, sample_weight)
         return total / n
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        labels: NDArray[np.int64] = self._values("labels", X)
-        return labels
+    def predict(self, X: Any) -> Any:
+        return self._values("labels", X)
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        resp: Floats = self._values("responsibilities", X)
-        return resp
+    def predict_proba(self, X: Any) -> Any:
+        return self._values("responsibilities", X)
 
-    def score_samples(self, X: ArrayLike) -> Floats:
-        log_prob: Floats = self._values("scores", X)
-        return log_prob
+    def score_samples(self, X: Any) -> Any:
+        return self._values("scores", X)
 
     #: The method of the local estimator that gives the values of an operation.
     _METHODS: ClassVar[dict[str, str]] = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}

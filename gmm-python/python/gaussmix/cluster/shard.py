@@ -252,7 +252,7 @@ class Shard:
         """Answer a request for some partitions.
         Parameters:
         operation, message
-        numbers : iterable of int, default=None -- The partitions; by default all of the shard.
+        numbers : iterable of int, default=None -- The partitions; by default all partitions of the shard.
         Returns: answers : list of Answer -- Values that are sums are added already as far as the tree allows.
         """
         if operation not in _OPERATIONS:

@@ -1,4 +1,4 @@
-//! What the first rows say of a table, and what is wrong with them.
+//! Conclusions from the first rows of a table, and their errors.
 use super::super::array::Dtype;
 use super::super::columns::{ColumnSelection, Field, Kind, MAX_ADVISED, MAX_LISTED, option_list, option_name};
 use super::super::decimal::{Spelling, text};
@@ -10,10 +10,9 @@ use crate::io::Problem;
 use csv::ByteRecord;
 use std::collections::HashSet;
 
-/// A separator, and how values are written.
 type Layout = (u8, Spelling);
 
-/// Where the rows begin, the last comment before them, the separator, and how values are written.
+/// Finds the beginning of the rows, the last comment before them, the separator, and the notation of values.
 pub(super) fn find_characters(
     stream: &mut Stream,
     selection: &ColumnSelection,
@@ -35,8 +34,8 @@ pub(super) fn find_characters(
     }
 }
 
-/// Whether the first row is a header: as the caller says or, where nothing is said, by its fields, or
-/// because it has the names of the columns of the `first` file.
+/// Decides whether the first row is a header: as the caller says or, if unsaid, by its fields, or because it has the
+/// names of the columns of the `first` file.
 pub(super) fn has_header(
     rows: &[ByteRecord],
     first_line: &FirstLine,
@@ -55,9 +54,8 @@ pub(super) fn has_header(
     }
 }
 
-/// The number of columns, and whether lines end with a separator behind which nothing stands: rows
-/// may, or the header, or both. A header with one name less than there are labelled columns gets an
-/// empty one for the first.
+/// Returns the number of columns, and whether lines end with a separator: rows may, or the header, or both. A header
+/// with one name fewer than there are columns of labelled rows gets an empty first name.
 pub(super) fn count_columns(
     names: &mut Option<ByteRecord>,
     rows: &[ByteRecord],
@@ -86,7 +84,7 @@ pub(super) fn count_columns(
     }
 }
 
-/// What to know of a first line of numbers, of which nobody said what it is.
+/// Returns a remark on a first line of numbers, if the caller does not say what it is.
 pub(super) fn about_header(
     first_line: &FirstLine,
     names: Option<&ByteRecord>,
@@ -110,7 +108,7 @@ pub(super) fn about_header(
     }
 }
 
-/// Where the first line begins that is neither empty nor a comment, and the last comment before it.
+/// Finds the first line that is neither empty nor a comment, and the last comment before it.
 fn comments(head: &[u8]) -> (usize, &[u8]) {
     let (mut at, mut comment, mut skip) = (0, &head[..0], 0);
     for line in head.split_inclusive(|&byte| byte == b'\n') {
@@ -127,11 +125,11 @@ fn comments(head: &[u8]) -> (usize, &[u8]) {
     (skip, comment)
 }
 
-/// The names in a comment, if there are so many.
+/// Returns the names in a comment if there are `count`.
 pub(super) fn named_by(comment: &[u8], separator: u8, count: usize) -> Option<ByteRecord> {
     let names = match comment.strip_prefix(b"#")? {
         blank if blank.first().is_some_and(u8::is_ascii_whitespace) => blank.trim_ascii_start(),
-        // Where no blank follows, the character is a part of the first name.
+        // Without a blank, the character is a part of the first name.
         _ => comment,
     };
     let mut record = ByteRecord::new();
@@ -139,15 +137,14 @@ pub(super) fn named_by(comment: &[u8], separator: u8, count: usize) -> Option<By
     (found && count > 1 && record.len() == count).then_some(record)
 }
 
-/// Whether the first field of each row is a label of its own, as R writes them.
+/// Whether the first field of each row is a unique label, as R writes them.
 fn are_labelled(rows: &[ByteRecord]) -> bool {
     let labels: HashSet<&[u8]> = rows.iter().filter_map(|row| row.get(0)).filter(|label| !label.is_empty()).collect();
     labels.len() == rows.len() && rows.len() > 1 && rows.iter().all(|row| row.len() == rows[0].len())
 }
 
-/// What the columns hold, texts where most of the values of the first rows, two at least, are no
-/// numbers; and whether
-/// values of them are missing.
+/// Returns the kind of each column, and whether its values are missing in the first rows. A column holds texts if most
+/// of its values, at least two, are not numbers.
 pub(super) fn kinds(
     rows: &[ByteRecord],
     columns: usize,
@@ -160,7 +157,7 @@ pub(super) fn kinds(
         for (row, field) in rows.iter().filter_map(|row| Some((row, row.get(column)?))) {
             let value = spelling.value(field);
             present += usize::from(value.is_none_or(|value| !value.is_nan()));
-            // With the other decimal point it is a number, and the error for its line says so.
+            // If it is a number with the other decimal mark, the error for its line says so.
             if value.is_none() && spelling.decimal.other().number(field).is_none() {
                 texts += 1;
                 first.get_or_insert((row, field));
@@ -180,7 +177,7 @@ pub(super) fn kinds(
     (0..columns).map(kind).unzip()
 }
 
-/// The first rows of a table, and what advice about them needs.
+/// The first rows of a table, for advice about them.
 #[derive(Clone, Copy)]
 pub(super) struct Beginning<'a> {
     pub header: Option<&'a ByteRecord>,
@@ -190,16 +187,16 @@ pub(super) struct Beginning<'a> {
     pub advises: bool,
 }
 
-/// Whether the caller does not say which columns to take.
+/// Whether the caller does not choose columns.
 pub(super) fn has_no_choice(selection: &ColumnSelection) -> bool {
     let ColumnSelection { columns, drop, id, by, model, .. } = selection;
     columns.is_empty() && drop.is_empty() && id.is_none() && by.is_none() && model.is_none()
 }
 
-/// The option that leaves out the columns of texts of a table, behind a space, and what to know of it;
-/// so that one error says all that reading takes. Both are empty where there is nothing to leave out.
+/// Returns the option that leaves out a table's columns of texts, after a space, and a note on it, so that one error
+/// says all that is needed. Both are empty if there are no such columns.
 fn without_texts(names: Option<&ByteRecord>, rows: &[ByteRecord], spelling: &Spelling) -> (String, String) {
-    // Nothing is read behind a separator that ends all lines.
+    // The field after a separator that ends all lines is not read.
     let ends_empty = |row: &ByteRecord| row.iter().next_back().is_some_and(<[u8]>::is_empty);
     let trailing = names.is_none() && rows.iter().all(ends_empty);
     let columns = rows.first().map_or(0, |row| row.len() - usize::from(trailing));
@@ -219,8 +216,7 @@ fn without_texts(names: Option<&ByteRecord>, rows: &[ByteRecord], spelling: &Spe
     (format!(" --{option} {list}"), format!(", and leaves out texts{missing}"))
 }
 
-/// Refuses lines before the table: the first line, or more of them, are of other lengths than all
-/// behind them.
+/// Refuses lines before the table: first lines whose lengths differ from those of all later lines.
 pub(super) fn check_first_rows(table: Beginning<'_>, line: impl Fn(&ByteRecord) -> u64) -> Result<(), Problem> {
     let all: Vec<&ByteRecord> = table.header.into_iter().chain(table.rows).collect();
     let width = all.last().map_or(0, |row| row.len());
@@ -245,7 +241,7 @@ pub(super) fn check_first_rows(table: Beginning<'_>, line: impl Fn(&ByteRecord) 
     };
     let before = line(all[first]) - 1;
     Err(Problem::format(format!(
-        "line {} has {} fields where line {before} has {}; --skip-lines {before}{option} passes over what stands \
+        "line {} has {} fields where line {before} has {}; --skip-lines {before}{option} skips the lines \
          before the table{note}",
         before + 1,
         all[first].len(),
@@ -253,8 +249,8 @@ pub(super) fn check_first_rows(table: Beginning<'_>, line: impl Fn(&ByteRecord) 
     )))
 }
 
-/// Refuses lines behind the table, in a text that was read to its end: the last line, or more of them,
-/// are of other lengths than all before them.
+/// Refuses lines after the table, in a text that was read to its end: last lines whose lengths differ from those of all
+/// earlier lines.
 pub(super) fn check_last_rows(
     table: Beginning<'_>,
     columns: usize,
@@ -271,8 +267,8 @@ pub(super) fn check_last_rows(
     Err(Problem::format(behind_the_table(line(behind), behind, columns, &option, &note)))
 }
 
-/// The error about a row behind which no other is as long as those before it. The `option` leaves out
-/// columns, of which the `note` tells.
+/// Returns the error about a row after which no row is as long as the earlier ones. The `option` leaves out columns,
+/// which the `note` explains.
 pub(super) fn behind_the_table(line: u64, row: &ByteRecord, columns: usize, option: &str, note: &str) -> String {
     format!(
         "{}; if the table ends before it, --last-line {}{option} says so{note}",
@@ -281,13 +277,12 @@ pub(super) fn behind_the_table(line: u64, row: &ByteRecord, columns: usize, opti
     )
 }
 
-/// What is wrong with a row that is not as long as those before it.
+/// Returns the error about a row whose length differs from that of the earlier rows.
 pub(super) fn of_another_length(line: u64, row: &ByteRecord, columns: usize) -> String {
     format!("line {line} has {} fields where the lines before have {columns}", row.len())
 }
 
-/// Refuses lines between the header and the numbers, such as units, which have no number where the
-/// others have numbers.
+/// Refuses lines between the header and the numbers, such as units: they have no number in columns of numbers.
 pub(super) fn check_second_header(
     rows: &[ByteRecord],
     kinds: &[Kind],
@@ -300,14 +295,14 @@ pub(super) fn check_second_header(
     };
     let has_number = |row: &ByteRecord| of_numbers(row).iter().any(|value| value.is_some_and(f64::is_finite));
     let has_text = |row: &ByteRecord| of_numbers(row).iter().any(Option::is_none);
-    // A row of another length is reported by the reader.
+    // The reader reports a row of another length.
     let is_header = |row: &ByteRecord, numbers: usize| row.len() == rows[numbers].len() && has_text(row);
     match rows.iter().position(has_number) {
         Some(numbers) if rows[..numbers].iter().any(|row| is_header(row, numbers)) => {
             let (option, note) = without_texts(None, &rows[numbers..], spelling);
             Err(Problem::format(format!(
-                "line {} has no number where line {} has some; --skip-lines {} --header no{option} passes over the \
-                 header and what follows it{note}",
+                "line {} has no number where line {} has some; --skip-lines {} --header no{option} skips the \
+                 header and the lines between{note}",
                 line(&rows[0]),
                 line(&rows[numbers]),
                 line(&rows[numbers]) - 1
@@ -317,10 +312,10 @@ pub(super) fn check_second_header(
     }
 }
 
-/// What to do about a text of which nothing but one column of texts was made: it may have numbers
-/// further down, or columns of fixed widths. So many lines stand `above` it.
+/// Returns advice about a text that yields a single column of texts: it may have numbers further down, or columns of
+/// fixed widths. There are `above` lines before it.
 pub(super) fn undivided(head: &[u8], whole: bool, above: usize) -> Option<String> {
-    /// Lines that are no accident.
+    /// Enough lines to rule out accident.
     const ENOUGH: usize = 3;
     let lines: Vec<String> = head.split(|&byte| byte == b'\n').map(text).collect();
     let lines = &lines[..lines.len() - usize::from(!whole)];
@@ -348,8 +343,8 @@ pub(super) fn undivided(head: &[u8], whole: bool, above: usize) -> Option<String
     }
 }
 
-/// Whether the last of `width` fields is empty in all rows of the beginning of a text that are as
-/// long, but for the header.
+/// Whether the last of `width` fields is empty in all rows of that length at the beginning of a text, except the
+/// header.
 pub(super) fn end_empty(head: &[u8], whole: bool, separator: u8, header: bool, width: usize) -> Result<bool, Problem> {
     let (mut reader, mut record) = (reader(head, separator, MAX_ROW), ByteRecord::new());
     if header {

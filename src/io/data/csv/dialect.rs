@@ -1,24 +1,23 @@
-//! How a text is written: its separator and its decimals.
+//! The notation of a text: its separator and its decimals.
 use super::super::decimal::{Decimal, Spelling};
 use super::records::{MAX_ROW, first_rows, read_record, reader};
 use csv::ByteRecord;
 
-/// The separators that are recognised, besides spaces. Of equally frequent ones the first counts.
+/// The separators to recognise besides spaces. The first of equally frequent ones is taken.
 const SEPARATORS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// How rows are made of characters.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub separator: u8,
     pub spelling: Spelling,
-    /// Bytes before the first row: those of comments.
+    /// The bytes of comments before the first row.
     pub skip: u64,
     pub header: bool,
-    /// Whether lines end with a separator, behind which nothing stands.
+    /// Whether lines end with a separator.
     pub trailing: bool,
 }
 
-/// The separator of a text, and how its values are written.
+/// Finds the separator of a text and the notation of its values.
 pub(super) fn characters(head: &[u8], whole: bool, decimal: Option<Decimal>, na_values: &[String]) -> (u8, Spelling) {
     let spelling = |decimal| Spelling { decimal, na_values: na_values.to_vec() };
     let (point, comma) = (spelling(Decimal::Point), spelling(Decimal::Comma));
@@ -32,9 +31,8 @@ pub(super) fn characters(head: &[u8], whole: bool, decimal: Option<Decimal>, na_
     }
 }
 
-/// Whether a text has decimals with a comma beyond doubt, where its fields are separated by
-/// `separator`: some have, none has a point, and where commas could separate its fields instead
-/// (`otherwise`), the first line has nothing but numbers.
+/// Whether a text whose fields are separated by `separator` certainly has decimals with a comma: some fields have them,
+/// none has a point, and if commas separated the fields (`otherwise`), the first line would hold only numbers.
 fn has_decimal_commas(head: &[u8], whole: bool, separator: u8, otherwise: u8, comma: &Spelling) -> bool {
     let whole_lines = match whole {
         true => head,
@@ -61,7 +59,7 @@ fn has_decimal_commas(head: &[u8], whole: bool, separator: u8, otherwise: u8, co
         if record.iter().any(|field| field.contains(&b'.') && Decimal::Point.number(field).is_some()) {
             return false;
         }
-        // A number such as 1,500 may be of thousands.
+        // A number such as 1,500 may be in thousands.
         let beyond_doubt = |field: &[u8]| {
             decimals(field).is_some_and(|n| n != 3 || matches!(field, [b'0', b',', ..] | [b'-', b'0', b',', ..]))
         };
@@ -70,15 +68,15 @@ fn has_decimal_commas(head: &[u8], whole: bool, separator: u8, otherwise: u8, co
     found
 }
 
-/// How many digits follow the first comma of a field, if it stands between digits.
+/// Returns the number of digits after the first comma of a field, if it stands between digits.
 fn decimals(field: &[u8]) -> Option<usize> {
     let comma = field.iter().position(|&byte| byte == b',')?;
     let digits = field[comma + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     (digits > 0 && comma > 0 && field[comma - 1].is_ascii_digit()).then_some(digits)
 }
 
-/// The most frequent separator of the first line that is not empty, outside of quotes; spaces where
-/// there is none but tabs, and the rows below are divided by them.
+/// Returns the most frequent separator of the first non-empty line, outside of quotes; spaces if there are only tabs or
+/// none, and spaces divide the rows below.
 fn separator(head: &[u8], whole: bool, spelling: &Spelling) -> u8 {
     let separators = &SEPARATORS[usize::from(spelling.decimal == Decimal::Comma)..];
     let mut lines = head.split(|byte| b"\r\n".contains(byte)).filter(|line| !line.trim_ascii().is_empty());
@@ -99,11 +97,11 @@ fn separator(head: &[u8], whole: bool, spelling: &Spelling) -> u8 {
     separators[most]
 }
 
-/// Whether spaces divide the lines into numbers and perhaps texts: all of the first rows are as long,
-/// but for a header with one name less, and each has a number. Where there are tabs, these have to
-/// divide them worse: into rows of unequal length, or with several numbers in a field.
+/// Whether spaces divide the lines into numbers and perhaps texts: all first rows have the same length, except a
+/// header with one name fewer, and each has a number. Tabs, if any, must divide them worse: into rows of unequal
+/// length, or with several numbers in a field.
 fn spaces_separate(head: &[u8], whole: bool, has_tabs: bool, spelling: &Spelling) -> bool {
-    /// Rows that are looked at where nothing else could separate, so that the others may be wrong.
+    /// The number of rows to examine if nothing else could separate, so that later rows may be wrong.
     const FEW: usize = 3;
     let rows = |separator| first_rows(head, whole, separator, MAX_ROW).unwrap_or_default();
     let is_number = |field: &[u8]| spelling.decimal.number(field).is_some();
@@ -176,7 +174,7 @@ mod tests {
             assert_eq!(found(head.as_bytes(), true, None), (wanted, Decimal::Comma), "{head}");
         }
         for (head, wanted) in [
-            // Thousands, perhaps.
+            // Perhaps thousands.
             ("a;b\n1,500;2\n", b';'),
             // One column, or two.
             ("1,5\n2,5\n", b','),
@@ -184,18 +182,18 @@ mod tests {
             ("1,2 ,3\n", b','),
             // Points as well.
             ("a;b\n1,5;2\n1,5;2.5\n", b';'),
-            // Names with commas are no numbers.
+            // Names with commas are not numbers.
             ("x, mm;y, mm\n1,5;2,5\n", b','),
             ("a;b\n,5;2,\n", b';'),
             ("a;b\nno 1,5;1,5,5\n", b';'),
         ] {
             assert_eq!(found(head.as_bytes(), true, None), (wanted, Decimal::Point), "{head}");
         }
-        // A number that the end of the beginning cuts is not looked at.
+        // A number cut by the end of the beginning is ignored.
         let long = format!("a;b\n{}1,500;2", "1;2\n".repeat(HEAD as usize / 4));
         let cut = &long.as_bytes()[..HEAD as usize];
         assert_eq!(found(cut, false, None), (b';', Decimal::Point));
-        // What the caller says counts.
+        // The caller's choice counts.
         for (head, decimal, wanted) in [
             ("1,500;2\n", Decimal::Comma, b';'),
             ("x, mm;y, mm\n1,5;2,5\n", Decimal::Comma, b';'),

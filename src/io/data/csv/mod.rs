@@ -1,4 +1,4 @@
-//! Numbers from text with separators: CSV, TSV and their relatives.
+//! Numbers from text with separators: CSV, TSV and similar formats.
 mod beginning;
 mod dialect;
 mod records;
@@ -21,41 +21,36 @@ pub(super) use rows::CsvRows;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A table of text, of which the beginning was read.
+/// A table of text whose beginning was read.
 #[derive(Debug)]
 pub(super) struct Csv {
     path: PathBuf,
     layout: Layout,
-    /// Names, or `None` for each column.
     names: Vec<Option<String>>,
-    /// What each column holds, by the first rows.
+    /// The kind of each column, judged by the first rows.
     kinds: Vec<Kind>,
-    /// Whether a value of it is missing in the first rows.
+    /// Whether each column has missing values in the first rows.
     have_missing: Vec<bool>,
-    /// Whether the first column has no name although the others have: an index of the rows.
+    /// Whether only the first column has no name: an index of the rows.
     has_index: bool,
-    /// What a reader should know of how the text is read.
     remarks: Vec<String>,
-    /// What to do about a table that seems to have no more than a column of texts.
+    /// Advice about a table that seems to be a single column of texts.
     undivided: Option<String>,
-    /// The last line that is read, counted from 1.
+    /// The last line to read, counted from 1.
     last_line: Option<usize>,
-    /// What the file was when its beginning was read.
+    /// The stamp of the file when its beginning was read.
     stamp: Option<FileStamp>,
-    /// Most bytes of a row.
     max_row: u64,
 }
 
 impl Csv {
-    /// Reads the beginning of a stream. The rows are read from the path again, unless the stream,
-    /// which it gives back, is given to them. What the selection does not say of how the text is
-    /// written is found in the beginning. `first` are the columns of the first file, if this is
-    /// another: a first line with their names is a header too.
+    /// Reads the beginning of a stream and finds there the notation that the selection leaves open. The rows are read
+    /// from the path again, unless the returned stream is passed to [`rows_of`](Self::rows_of). `first` are the columns
+    /// of the first file, if this is a later one: a first line with their names is a header too.
     ///
-    /// Lines at the beginning that begin with `#` are comments. The last of them is the header if
-    /// it has as many names as the line after it has numbers. Where all lines end with a separator,
-    /// nothing is read behind it. A header with one name less than there are columns has none for the
-    /// first, which is an index of the rows.
+    /// Lines at the beginning that begin with `#` are comments. The last of them is the header if it has as many names
+    /// as the line after it has numbers. If all lines end with a separator, the field after it is not read. If a header
+    /// has one name fewer than there are columns, the first column is unnamed: an index of the rows.
     pub fn open(
         path: &Path,
         stream: Stream,
@@ -65,7 +60,7 @@ impl Csv {
         Self::open_within(path, stream, selection, first, MAX_ROW)
     }
 
-    /// As [`open`](Self::open), with so many bytes for a row.
+    /// Like [`open`](Self::open), with at most `max_row` bytes in a row.
     fn open_within(
         path: &Path,
         stream: Stream,
@@ -154,23 +149,21 @@ impl Csv {
         self.names.iter().zip(&self.kinds).enumerate().map(field).collect()
     }
 
-    /// What a reader should know of how the text is read.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// What to do about a table that seems to have no more than a column of texts.
     pub fn undivided(&self) -> Option<&str> {
         self.undivided.as_deref()
     }
 
-    /// The rows, beginning with the first.
+    /// Reads the rows from the first on.
     pub fn rows(&self, projection: &Projection) -> Result<CsvRows, Problem> {
         let stream = Stream::reopen(&self.path, self.stamp)?.into_text()?.until_line(self.last_line)?;
         self.rows_of(stream, projection)
     }
 
-    /// The rows of a stream, of which nothing was read but the head.
+    /// Reads the rows of a stream of which only the head was read.
     pub fn rows_of(&self, stream: Stream, projection: &Projection) -> Result<CsvRows, Problem> {
         let (mut content, stamp) = stream.into_reader();
         std::io::copy(&mut content.by_ref().take(self.layout.skip), &mut std::io::sink()).map_err(stream::problem)?;
@@ -194,7 +187,7 @@ mod tests {
     use super::super::block::Block;
     use super::*;
 
-    /// What the values of a text are, or what is wrong with it, where a row may have 200 KiB.
+    /// Returns the number of values of a text, or its error, with rows of at most 200 KiB.
     fn read_within_200_kib(content: &[u8]) -> Result<usize, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
@@ -220,7 +213,7 @@ mod tests {
         for good in [format!("{below}\n2\n"), format!("a\n1\n{below}\n"), format!("{wide}1\n{wide}2\n{wide}3")] {
             assert!(read_within_200_kib(good.as_bytes()).is_ok());
         }
-        // Compressed to a thousandth such a line may be as long as one likes.
+        // Compression by a factor of a thousand makes such long lines cheap.
         let quoted = format!("\"a{}", "\n".repeat(1 << 20));
         let comment = format!("# {}", "x".repeat(1 << 20));
         for bad in [format!("{above}\n2\n"), format!("a\n1\n2\n{above}\n"), above, quoted, comment] {

@@ -6,17 +6,14 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder, Trim};
 use gmm_host::memory;
 use std::io::Read;
 
-/// Most rows that are looked at to find how a text is written.
+/// The most rows examined to find the notation of a text.
 pub(super) const FIRST_ROWS: usize = 1000;
-/// Bytes that are read at a time.
 const BUFFER: usize = 16 << 10;
-/// Most bytes of a row. It is in memory as a whole, so that a text that has no second line must end
-/// somewhere.
+/// The largest size of a row in bytes. A row is held in memory, so a text without line ends must be refused.
 pub(super) const MAX_ROW: u64 = 128 << 20;
 
 pub(super) fn reader<R: Read>(content: R, separator: u8, max_row: u64) -> Reader<RowLimit<R>> {
-    // `flexible`: rows of unequal length are reported below, with their line, and not by the
-    // reader.
+    // `flexible`: rows of unequal length are reported below, with their line, not by the reader.
     ReaderBuilder::new()
         .buffer_capacity(BUFFER)
         .delimiter(separator)
@@ -28,16 +25,14 @@ pub(super) fn reader<R: Read>(content: R, separator: u8, max_row: u64) -> Reader
 
 pub(super) fn too_long(max_row: u64) -> String {
     let most = memory::in_words(max_row.into());
-    format!("a line has more than {most}, or a quote is not closed: it is no table of numbers")
+    format!("a line has more than {most}, or a quote is not closed: it is not a table of numbers")
 }
 
-/// Lets a row have so many bytes.
 pub(super) struct RowLimit<R> {
     content: R,
-    /// Bytes that the current row may still have.
     left: u64,
     max_row: u64,
-    /// Whether a tab separates as a space does.
+    /// Whether a tab separates like a space.
     tabs_are_spaces: bool,
 }
 
@@ -55,8 +50,7 @@ impl<R: Read> Read for RowLimit<R> {
     }
 }
 
-/// Reads a row, where several spaces separate as one does and a line of spaces is empty. False at the
-/// end.
+/// Reads a row; returns false at the end. Several spaces separate like one, and a line of spaces is empty.
 pub(super) fn read_record<R: Read>(
     reader: &mut Reader<RowLimit<R>>,
     record: &mut ByteRecord,
@@ -77,10 +71,10 @@ pub(super) fn read_record<R: Read>(
     }
 }
 
-/// Whether the beginning of a text has two whole rows: a header, perhaps, and a row of numbers.
+/// Whether the beginning of a text has two whole rows: perhaps a header, and a row of numbers.
 pub(super) fn is_complete(head: &[u8], separator: u8, max_row: u64) -> Result<bool, Problem> {
     if head.len() as u64 > max_row {
-        // A row that is longer fails.
+        // A longer row fails.
         return Ok(!first_rows(head, false, separator, max_row)?.is_empty());
     }
     let (mut reader, mut record) = (reader(head, separator, max_row), ByteRecord::new());
@@ -92,13 +86,13 @@ pub(super) fn is_complete(head: &[u8], separator: u8, max_row: u64) -> Result<bo
     Ok(true)
 }
 
-/// The first rows of the beginning of a text, without one that its end cuts.
+/// Returns the first rows of the beginning of a text, without a row that its end cuts.
 pub(super) fn first_rows(head: &[u8], whole: bool, separator: u8, max_row: u64) -> Result<Vec<ByteRecord>, Problem> {
     let (mut reader, mut rows) = (reader(head, separator, max_row), Vec::new());
     while rows.len() < FIRST_ROWS {
         let mut record = ByteRecord::new();
         match read_record(&mut reader, &mut record, separator) {
-            // The first two are whole.
+            // The first two rows are whole.
             Ok(true) if rows.len() < 2 || whole || reader.position().byte() < head.len() as u64 => rows.push(record),
             Err(problem) if rows.len() < 2 => return Err(problem),
             _ => break,
@@ -107,12 +101,12 @@ pub(super) fn first_rows(head: &[u8], whole: bool, separator: u8, max_row: u64) 
     Ok(rows)
 }
 
-/// Where a line begins, counted from 0.
+/// Returns the position at which a line begins, counted from 0.
 pub(super) fn line_start(head: &[u8], line: usize) -> usize {
     head.split_inclusive(|&byte| byte == b'\n').take(line).map(<[u8]>::len).sum()
 }
 
-/// The line (counted from 1) of the first character at or after `offset` that does not end a line.
+/// Returns the line (counted from 1) of the first character at or after `offset` that does not end a line.
 pub(super) fn line_at(content: impl Iterator<Item = u8>, offset: u64) -> u64 {
     let mut line = 1;
     for (position, byte) in (0..).zip(content) {
@@ -124,7 +118,7 @@ pub(super) fn line_at(content: impl Iterator<Item = u8>, offset: u64) -> u64 {
     line
 }
 
-/// The beginning of a field, on one line, for an error.
+/// Returns the beginning of a field, on one line, for an error.
 pub(super) fn excerpt(field: &[u8]) -> String {
     const LENGTH: usize = 40;
     let text = text(field);

@@ -11,10 +11,9 @@ use csv::{ByteRecord, Reader};
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
-/// Bytes of identifiers after which no further row is read at once.
+/// The size of identifiers in bytes after which reading pauses.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// The rows of a table of text, in order.
 pub(in crate::io::data) struct CsvRows {
     pub(super) path: PathBuf,
     pub(super) reader: Reader<RowLimit<Box<dyn Read + Send>>>,
@@ -23,14 +22,12 @@ pub(in crate::io::data) struct CsvRows {
     pub(super) names: Vec<Option<String>>,
     pub(super) projection: Projection,
     pub(super) header_is_next: bool,
-    /// Whether a row was read.
     pub(super) has_rows: bool,
     pub(super) stamp: Stamp,
 }
 
 impl CsvRows {
-    /// Appends the next rows to a block, as many as there are, but at most `limit`. Gives their
-    /// number.
+    /// Appends the next rows, at most `limit`, to a block and returns their number.
     pub fn read(&mut self, limit: usize, block: &mut Block) -> Result<usize, Problem> {
         let most = block.text_bytes() + MAX_TEXT;
         self.pass(limit, |rows| {
@@ -39,12 +36,12 @@ impl CsvRows {
         })
     }
 
-    /// Passes over rows, as many as there are, but at most `limit`. Gives their number.
+    /// Skips the next rows, at most `limit`, and returns their number.
     pub fn skip(&mut self, limit: usize) -> Result<usize, Problem> {
         self.pass(limit, |_| Ok(true))
     }
 
-    /// Calls `take` with each row until it says that it has enough.
+    /// Calls `take` with each row until it returns false.
     fn pass(&mut self, limit: usize, mut take: impl FnMut(&Self) -> Result<bool, Problem>) -> Result<usize, Problem> {
         let mut pass = || {
             for count in 0..limit {
@@ -58,13 +55,12 @@ impl CsvRows {
             Ok(limit)
         };
         let count = pass();
-        // If the file changed in the meantime, that is the error to report, not what was read of
-        // it.
+        // If the file has changed, report the change rather than its content.
         self.stamp.check()?;
         count
     }
 
-    /// Goes to the next row. False at the end.
+    /// Reads the next row; returns false at the end.
     fn next(&mut self) -> Result<bool, Problem> {
         let separator = self.layout.separator;
         let mut more = read_record(&mut self.reader, &mut self.record, separator)?;
@@ -81,7 +77,7 @@ impl CsvRows {
                 return Err(self.of_another_length());
             };
             return Err(Problem::format(format!(
-                "line {} has `{}` behind its last separator, where the first lines have nothing; a header with a name for each \
+                "line {} has `{}` after its last separator, where the first lines have nothing; a header with a name for each \
                  column says what it is",
                 self.line(),
                 excerpt(value)
@@ -91,7 +87,7 @@ impl CsvRows {
         Ok(more)
     }
 
-    /// The error about the current row, behind which the table may have ended.
+    /// Returns the error about the current row, before which the table may have ended.
     fn of_another_length(&mut self) -> Problem {
         let (line, columns, row) = (self.line(), self.names.len(), self.record.clone());
         let comments = self.about_comments();
@@ -101,7 +97,7 @@ impl CsvRows {
         })
     }
 
-    /// Whether no row of so many columns follows, and few rows do: notes are short.
+    /// Whether no row of `columns` fields and only few rows follow: notes are short.
     fn ends(&mut self, columns: usize) -> bool {
         for _ in 0..FIRST_ROWS {
             match read_record(&mut self.reader, &mut self.record, self.layout.separator) {
@@ -112,7 +108,6 @@ impl CsvRows {
         false
     }
 
-    /// Appends the features and the identifier of the current row.
     fn parse(&self, block: &mut Block) -> Result<(), Problem> {
         for &column in &self.projection.columns {
             let field = &self.record[column];
@@ -120,14 +115,14 @@ impl CsvRows {
             block.push(value?);
         }
         if let Some(column) = self.projection.id {
-            // `NA` and `null` may be texts like any others here.
+            // `NA` and `null` may be ordinary texts here.
             let field = &self.record[column];
             block.push_text((!field.is_empty()).then(|| text(field)));
         }
         Ok(())
     }
 
-    /// What to know of a line that looks like a comment.
+    /// Returns a note on a line that looks like a comment.
     fn about_comments(&self) -> &'static str {
         match self.record.get(0) {
             Some([b'#', ..]) => "; comments, which begin with #, may stand before the first line only",
@@ -158,8 +153,8 @@ impl CsvRows {
         ))
     }
 
-    /// The line of the current row (counted from 1). Found by reading the file again, for an error
-    /// only: the reader takes empty lines before a row for a part of it.
+    /// Returns the line of the current row, counted from 1, for an error: reads the file again, because the reader
+    /// counts empty lines before a row as part of it.
     fn line(&self) -> u64 {
         let (byte, line) = self.record.position().map_or((0, 1), |p| (p.byte(), p.line()));
         if !self.path.is_file() {

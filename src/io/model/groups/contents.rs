@@ -1,15 +1,15 @@
-//! What is written and read of the models of many groups.
+//! The models of many groups, as written and read.
 use crate::io::Ids;
 use crate::io::model::contents::Model;
 
-/// Mixtures that were fitted to the groups of a table.
+/// Mixtures fitted to the groups of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupModels {
-    /// The name of the column whose values are the groups.
+    /// The name of the column of the groups.
     pub by: String,
-    /// The groups (G,), each once.
+    /// The distinct groups (G,).
     pub groups: Ids,
-    /// The fit to each of them (G,).
+    /// The fit to each group (G,).
     pub fits: Vec<GroupFit>,
 }
 
@@ -18,17 +18,17 @@ pub struct GroupModels {
 pub struct GroupFit {
     /// The number of samples.
     pub n_samples: usize,
-    /// The model, or why there is none.
+    /// The model, or the reason of its absence.
     pub model: Result<Model, String>,
 }
 
 impl GroupModels {
-    /// The models that there are.
+    /// Returns the models of groups that have one.
     pub fn models(&self) -> impl Iterator<Item = &Model> {
         self.fits.iter().filter_map(|fit| fit.model.as_ref().ok())
     }
 
-    /// The names of the features, if they have any.
+    /// Returns the names of the features, if any.
     pub fn feature_names(&self) -> Option<&[String]> {
         self.models().next()?.summary.feature_names.as_deref()
     }

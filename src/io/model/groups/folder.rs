@@ -8,14 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The name of the table.
 pub(super) const TABLE: &str = "groups.csv";
-/// Most characters of a group in the name of its file.
+/// The name of a group's file holds at most this many characters of the group.
 const MAX_NAME: usize = 80;
-/// Names that stand for devices on Windows, whatever their ending; `COM` and `LPT` with a digit.
+/// Names of devices on Windows, with any extension; `COM` and `LPT` with a digit.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// Makes sure that a folder has nothing but what a call with these groups writes.
+/// Checks that a folder holds only files that a call with these groups writes.
 pub(super) fn check_content(folder: &Path, groups: &Ids) -> Result<()> {
     let problem = |e| Problem::io("read it")(e).at(folder);
     let entries = match folder.read_dir() {
@@ -27,15 +26,15 @@ pub(super) fn check_content(folder: &Path, groups: &Ids) -> Result<()> {
         let name = entry.map_err(problem)?.file_name();
         let name = name.to_string_lossy();
         if !own.contains(&*name) && !is_temporary(&name) {
-            let what = "the folder has `{}`, which is no model of these groups; empty it, or name another";
+            let what = "the folder has `{}`, which is not a model of these groups; empty it, or name another";
             return Err(Problem::format(what.replace("{}", &short(&name))).at(folder));
         }
     }
     Ok(())
 }
 
-/// Writes the models into a folder, in place of those of an interrupted call; the table comes last.
-/// After an error there is none, nor a file that was written.
+/// Writes the models into a folder, in place of those of an interrupted call; the table comes last. After an error
+/// neither the table nor a written file remains.
 pub(super) fn write(folder: &Path, models: &GroupModels) -> Result<()> {
     let is_new = !folder.is_dir();
     if is_new {
@@ -48,7 +47,7 @@ pub(super) fn write(folder: &Path, models: &GroupModels) -> Result<()> {
     }
     let mut written = Vec::new();
     fill(folder, models, &mut written).inspect_err(|_| {
-        // What cannot be removed stays; the error to report is that of writing.
+        // Files that cannot be removed stay; the error to report is that of writing.
         written.iter().for_each(|path| drop(fs::remove_file(path)));
         if is_new {
             drop(fs::remove_dir(folder));
@@ -86,10 +85,9 @@ fn fill(folder: &Path, models: &GroupModels, written: &mut Vec<PathBuf>) -> Resu
     })
 }
 
-/// A name for the file of each group, by which it can be known again: of characters that every
-/// system takes, and none twice, also where systems do not tell large letters from small ones.
+/// Returns recognisable names for the files of the groups: portable characters, and unique even where case is ignored.
 fn file_names(groups: &Ids) -> impl Iterator<Item = String> {
-    // And the number that is tried next where a name is taken.
+    // `numbers` holds the number to try next for a taken name.
     let (mut taken, mut numbers) = (HashSet::new(), HashMap::new());
     (0..groups.len()).map(move |row| {
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -109,7 +107,6 @@ fn file_names(groups: &Ids) -> impl Iterator<Item = String> {
     })
 }
 
-/// Reads the models that the table of a folder names.
 pub(super) fn read(folder: &Path) -> Result<GroupModels> {
     let table = folder.join(TABLE);
     let rows = read_table(&table).map_err(|problem| problem.at(&table))?;
@@ -122,7 +119,6 @@ pub(super) fn read(folder: &Path) -> Result<GroupModels> {
     Ok(GroupModels { by: "group".into(), groups: Ids::Texts(groups), fits })
 }
 
-/// A row of the table.
 struct Row {
     group: String,
     file: String,
@@ -153,10 +149,10 @@ fn read_table(path: &Path) -> std::result::Result<Vec<Row>, Problem> {
             error: record[error].into(),
         };
         if !seen.insert(row.group.clone()) {
-            return Err(Problem::format(format!("the group `{}` is there twice", short(&row.group))));
+            return Err(Problem::format(format!("the group `{}` appears twice", short(&row.group))));
         }
         if !row.file.is_empty() && Path::new(&row.file).file_name().is_none_or(|name| name != &row.file[..]) {
-            return Err(Problem::format(format!("`{}` is no file of the folder", short(&row.file))));
+            return Err(Problem::format(format!("`{}` is not a file of the folder", short(&row.file))));
         }
         Ok(row)
     };

@@ -14,8 +14,8 @@ impl GroupModels {
     /// Reads the models of a `.parquet`, or of a folder by its `groups.csv`.
     ///
     /// # Errors
-    /// If there is no such file or folder, or it is not what [`GroupOutput`] writes; if a model is
-    /// not usable. The error names the file.
+    /// If the file or folder does not exist, or [`GroupOutput`] has not written it; if a model is not usable. The error
+    /// names the file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -30,19 +30,18 @@ impl GroupModels {
     }
 }
 
-/// Where the models of many groups are written.
+/// The destination of the models of many groups.
 ///
-/// - A name that ends in `.parquet` (with the feature `parquet`) stands for a table with a row for
-///   each component of each group: the group under the name of its column, `component` (counted
-///   from 0), `weight`, the mean of each feature (`mean_NAME`, or `mean0`, `mean1`, … where features
-///   have no names), `covariance` (its numbers in a list, row by row: D·D of full and tied ones, D
-///   of diag, 1 of spherical), `covariance_type`, `n_samples`, `converged`, `n_iter`, `lower_bound`
-///   and `error`. A group without a model has one row, with nulls and the error. Of a posterior of
-///   variational inference it has the mixture of the means alone.
-/// - A name without an extension, or with a slash at its end, or of an empty folder, stands for a
-///   folder: a `.json` for each group, and `groups.csv` with a row for each: `group`, `file`,
-///   `n_samples`, `converged`, `n_iter`, `lower_bound`, `error`. The files have the names of the
-///   groups, with `_` in the place of what is no ASCII letter, digit, `-`, `_` or point.
+/// - A name that ends in `.parquet` (with the feature `parquet`) denotes a table with a row for each component of each
+///   group: the group under the name of its column, `component` (counted from 0), `weight`, the mean of each feature
+///   (`mean_NAME`, or `mean0`, `mean1`, … for unnamed features), `covariance` (its numbers in a list, row by row: D·D
+///   of full and tied ones, D of diag, 1 of spherical), `covariance_type`, `n_samples`, `converged`, `n_iter`,
+///   `lower_bound` and `error`. A group without a model has one row, with nulls and the error. For a posterior of
+///   variational inference only the mixture of the means is written.
+/// - A name without an extension, or with a slash at its end, or of an empty folder, denotes a folder: a `.json` for
+///   each group, and `groups.csv` with a row for each: `group`, `file`, `n_samples`, `converged`, `n_iter`,
+///   `lower_bound`, `error`. The files have the names of the groups, with `_` for every character other than ASCII
+///   letters, digits, `-`, `_` and point.
 #[derive(Debug)]
 pub struct GroupOutput {
     path: PathBuf,
@@ -57,20 +56,15 @@ enum Kind {
 }
 
 impl GroupOutput {
-    /// Makes sure that `path` can be written, and changes nothing there.
-    ///
-    /// # Errors
-    /// As [`Output::create`]; also for a folder that is not empty, or another ending of the name.
+    /// Checks that `path` can be written, and changes nothing there. Errors: as [`Output::create`]; also for a folder
+    /// that is not empty, or another extension.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), false)
     }
 
-    /// As [`create`](Self::create), for a call that goes on from a [`FitLog`](crate::io::FitLog): a
-    /// folder may have the models of the interrupted call, which are replaced.
-    /// [`check_names`](Self::check_names) refuses what else lies there.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
+    /// Like [`create`](Self::create), for a call that continues from a [`FitLog`](crate::io::FitLog): a folder may have
+    /// the models of the interrupted call, which are replaced. [`check_names`](Self::check_names) refuses other files.
+    /// Errors: as [`create`](Self::create).
     pub fn resume(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(path.as_ref(), true)
     }
@@ -87,7 +81,7 @@ impl GroupOutput {
             Kind::Folder
         } else if in_words.ends_with(std::path::is_separator) || extension(path).is_empty() {
             if path.exists() {
-                return Err(Problem::format("it is no folder, as models of groups need").at(path));
+                return Err(Problem::format("it is not a folder, as models of groups need").at(path));
             }
             Output::create(path)?;
             Kind::Folder
@@ -101,7 +95,7 @@ impl GroupOutput {
         Ok(Self { path: path.into(), kind })
     }
 
-    /// The path as given.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -111,13 +105,11 @@ impl GroupOutput {
         matches!(self.kind, Kind::Folder)
     }
 
-    /// Makes sure that no column of the result has the name of another, and that nothing lies in a
-    /// folder but models of these groups: `by` is the name of their column, and `features` are those
-    /// of the features, if they have any.
+    /// Checks that the columns of the result have distinct names, and that a folder holds only models of these groups.
+    /// `by` is the name of their column, and `features` are the names of the features, if any.
     ///
     /// # Errors
-    /// For a `.parquet`, if `by` is the name of another column of it. For a folder, if it has another
-    /// file.
+    /// For a `.parquet`, if another of its columns is named `by`. For a folder, if it has another file.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))]
     pub fn check_names(&self, by: &str, groups: &Ids, features: Option<&[String]>) -> Result<()> {
         match &self.kind {
@@ -127,11 +119,8 @@ impl GroupOutput {
         }
     }
 
-    /// Writes the models. If that fails, a file that stood there is as it was, and a folder has no new
-    /// file.
-    ///
-    /// # Errors
-    /// As [`Output::write`].
+    /// Writes the models. On failure an existing file stays as it was, and a folder has no new file. Errors: as
+    /// [`Output::write`].
     pub fn write(&self, models: &GroupModels) -> Result<()> {
         match &self.kind {
             #[cfg(feature = "parquet")]
@@ -141,7 +130,6 @@ impl GroupOutput {
     }
 }
 
-/// As the display of [`Output`].
 impl fmt::Display for GroupOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -152,7 +140,7 @@ impl fmt::Display for GroupOutput {
     }
 }
 
-/// The names that there are.
+/// Returns the error that lists valid names.
 fn names() -> Problem {
     Problem::format(if cfg!(feature = "parquet") {
         "models of groups are a .parquet, or a folder (a name without an ending, or with a slash at its end)"
@@ -235,13 +223,13 @@ mod tests {
             let written = models(CovarianceType::Diag, None, groups);
             GroupOutput::create(&path).unwrap().write(&written).unwrap();
             let mut read = GroupModels::read(&path).unwrap();
-            // Only a table knows the name of the column.
+            // Only a table holds the name of the column.
             read.by = "who".into();
             assert_eq!(read, written);
             assert_eq!(path.read_dir().unwrap().count(), 3);
             assert_eq!(root.path().read_dir().unwrap().count(), 1);
             assert!(GroupOutput::create(&path).unwrap_err().to_string().contains("not empty"));
-            // A call that goes on may replace these models, and nothing else.
+            // A call that continues may replace these models, and nothing else.
             let output = GroupOutput::resume(&path).unwrap();
             output.check_names("who", &written.groups, None).unwrap();
             output.write(&written).unwrap();
@@ -256,7 +244,8 @@ mod tests {
     #[test]
     fn a_table_of_a_folder_leads_nowhere_else() {
         let root = tempfile::tempdir().unwrap();
-        for (file, message) in [("../secret.json", "`../secret.json` is no file of the folder"), ("no.json", "no.json")]
+        for (file, message) in
+            [("../secret.json", "`../secret.json` is not a file of the folder"), ("no.json", "no.json")]
         {
             let table = format!("group,file,n_samples,error\na,{file},3,\n");
             std::fs::write(root.path().join("groups.csv"), table).unwrap();

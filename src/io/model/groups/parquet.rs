@@ -16,7 +16,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The columns besides those of the group and of the means.
 const COLUMNS: [&str; 9] = [
     "component",
     "weight",
@@ -28,12 +27,11 @@ const COLUMNS: [&str; 9] = [
     "lower_bound",
     "error",
 ];
-/// What the names of the columns of means begin with.
 const MEAN: &str = "mean";
 
 type Outcome<T> = Result<T, Problem>;
 
-/// The name of the column with the means of a feature.
+/// Returns the name of the column with the means of a feature.
 fn mean_name(features: Option<&[String]>, feature: usize) -> String {
     features.map_or_else(|| format!("{MEAN}{feature}"), |names| format!("{MEAN}_{}", names[feature]))
 }
@@ -46,7 +44,7 @@ pub(super) fn check_names(by: &str, features: Option<&[String]>) -> Outcome<()> 
     };
     if COLUMNS.contains(&by) || is_mean() {
         return Err(Problem::format(format!(
-            "the column of the groups cannot be called `{}`, as another column of the result is; rename it, or write a folder",
+            "the column of the groups cannot be called `{}`, like another column of the result; rename it, or write a folder",
             short(by)
         )));
     }
@@ -54,7 +52,7 @@ pub(super) fn check_names(by: &str, features: Option<&[String]>) -> Outcome<()> 
 }
 
 pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::Result<()> {
-    // The group of each row with its component; none of a group without a model.
+    // The group and the component of each row; no component for a group without a model.
     let of_fit = |(group, fit): (usize, &GroupFit)| match &fit.model {
         Ok(model) => (0..model.mixture.n_components()).map(|c| (group, Some(c))).collect(),
         Err(_) => vec![(group, None)],
@@ -104,7 +102,6 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
     writer.finish()
 }
 
-/// The numbers of the covariance of a component.
 fn covariance(mixture: &Mixture, component: usize) -> Vec<f64> {
     match mixture.covariances() {
         Covariances::Tied(matrix) => matrix.iter().copied().collect(),
@@ -115,7 +112,7 @@ fn covariance(mixture: &Mixture, component: usize) -> Vec<f64> {
     }
 }
 
-/// A row as it was read; `component` is none for a group without a model.
+/// A row; `component` is `None` for a group without a model.
 struct Row {
     component: Option<usize>,
     weight: f64,
@@ -145,7 +142,7 @@ pub(super) fn read(path: &Path) -> Outcome<GroupModels> {
         let end = start + (start..rows.len()).take_while(same).count();
         if !seen.insert(groups.text(start)) {
             let group = groups.text(start);
-            return Err(Problem::format(format!("the rows of the group `{}` do not follow each other", short(&group))));
+            return Err(Problem::format(format!("the rows of the group `{}` are not consecutive", short(&group))));
         }
         let named = |problem: Problem| Problem::format(format!("group `{}`: {problem}", short(&groups.text(start))));
         fits.push(fit(&rows[start..end]).map_err(named)?);
@@ -156,7 +153,7 @@ pub(super) fn read(path: &Path) -> Outcome<GroupModels> {
     Ok(GroupModels { by, groups: groups.select(&firsts), fits })
 }
 
-/// Appends the rows of a batch, and gives their groups.
+/// Appends the rows of a batch and returns their groups.
 fn read_batch(batch: &RecordBatch, rows: &mut Vec<Row>) -> Outcome<Ids> {
     let column = |name: &str| {
         let missing = || Problem::format(format!("not a table of the models of groups: there is no column `{name}`"));
@@ -204,7 +201,6 @@ fn read_batch(batch: &RecordBatch, rows: &mut Vec<Row>) -> Outcome<Ids> {
     ids(batch.column(0))
 }
 
-/// The fit of which these are the rows.
 fn fit(rows: &[Row]) -> Outcome<GroupFit> {
     let first = &rows[0];
     let n_samples = first.n_samples;
@@ -224,7 +220,7 @@ fn fit(rows: &[Row]) -> Outcome<GroupFit> {
     let shape = covariance_type.shape(k, d);
     let per_row = covariance_type.shape(1, d).iter().product::<usize>();
     if rows.iter().any(|row| row.covariance.len() != per_row) {
-        return Err(Problem::format(format!("a covariance has another number of values than {d} features need")));
+        return Err(Problem::format(format!("a covariance has a number of values that does not fit {d} features")));
     }
     let mixture = mixture_from_arrays(
         model,

@@ -4,10 +4,10 @@ use crate::commands::bench::errors::Errors;
 use gaussmix::model::CovarianceType;
 use serde::Serialize;
 
-/// How many times its share of a neighbour's time a cell may take.
+/// A cell is a cliff if it takes more than this multiple of its share of a neighbour's time.
 const STEEP: f64 = 1.6;
 
-/// What `--json` prints for each cell.
+/// A cell as `--json` prints it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     pub device: String,
@@ -16,28 +16,25 @@ pub struct Cell {
     pub n: usize,
     pub d: usize,
     pub k: usize,
-    /// The median time of an evaluation.
     pub seconds: f64,
-    /// The least seconds that it could take.
+    /// The least possible time.
     pub floor: f64,
-    /// The time over the floor.
     pub ratio: f64,
-    /// The kernels that ran: their family, and all that is known of their launch.
+    /// The family of the kernels that ran, and all known details of their launch.
     pub family: String,
     pub kernel: String,
-    /// The steepest step from a neighbour, where that is a cliff.
+    /// The steepest step from a neighbour, if it is a cliff.
     pub cliff: Option<Cliff>,
-    /// What the result is off by, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Errors>,
 }
 
-/// The neighbour of a cell that takes too long beside it.
+/// A neighbour beside which a cell takes too long.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cliff {
     pub d: usize,
     pub k: usize,
-    /// How many times its share of the neighbour's time the cell takes.
+    /// The cell's time, as a multiple of its share of the neighbour's time.
     pub times: f64,
 }
 
@@ -50,19 +47,17 @@ pub struct Map {
     pub d: Vec<usize>,
     /// The columns, ascending.
     pub k: Vec<usize>,
-    /// What was measured of it.
     pub cells: Vec<Cell>,
 }
 
 impl Map {
-    /// The cell of D and K, if it was measured.
     pub fn cell(&self, d: usize, k: usize) -> Option<&Cell> {
         self.cells.iter().find(|cell| (cell.d, cell.k) == (d, k))
     }
 
-    /// Finds the cliffs: cells that take more than [`STEEP`] times their share of the time of a
-    /// neighbour, which is one step away in D or K. The share is the ratio of the floors, and at
-    /// least 1, because less work need not take less time.
+    /// Finds the cliffs: cells that take more than [`STEEP`] times their share of the time of a neighbour, which is one
+    /// step away in D or K. The share is the ratio of the floors, at least 1, because less work need not take less
+    /// time.
     pub fn find_cliffs(&mut self) {
         let cliffs: Vec<_> = self.cells.iter().map(|cell| self.cliff(cell)).collect();
         self.cells.iter_mut().zip(cliffs).for_each(|(cell, cliff)| cell.cliff = cliff);
@@ -80,7 +75,6 @@ impl Map {
     }
 }
 
-/// What stands before and behind a value.
 fn beside(all: &[usize], value: usize) -> impl Iterator<Item = usize> {
     let of = move |pair: &[usize]| match *pair {
         [a, b] if a == value => Some(b),
@@ -94,8 +88,8 @@ fn beside(all: &[usize], value: usize) -> impl Iterator<Item = usize> {
 pub mod tests {
     use super::*;
 
-    /// A map of EM under diagonal covariances from its times and floors in microseconds, row by row; a
-    /// time of 0 was not measured.
+    /// Returns a map of EM under diagonal covariances from times and floors in microseconds, row by row; a time of 0
+    /// means not measured.
     pub(in super::super) fn map(d: &[usize], k: &[usize], times: &[f64], floors: &[f64]) -> Map {
         let covariance_type = CovarianceType::Diag;
         let places = d.iter().flat_map(|&d| k.iter().map(move |&k| (d, k)));
@@ -122,7 +116,7 @@ pub mod tests {
 
     #[test]
     fn a_cliff_is_a_step_beyond_the_share_of_the_work() {
-        // Of an H100, where 40 features had other kernels than 32.
+        // Measured on an H100, where other kernels run at 40 features than at 32.
         let map = map(
             &[32, 40, 64],
             &[2, 8],
@@ -134,7 +128,7 @@ pub mod tests {
         // 340 / (71 · 53.3 / 42.7), and 343 / (49 · 53.3 / 42.7).
         assert_eq!(steep(of(40, 2)), Some((32, 2, 3.84)));
         assert_eq!(steep(of(40, 8)), Some((32, 8, 5.61)));
-        // 64 features take less than their share beside 40.
+        // 64 features take less than their share of the time of 40.
         assert_eq!([of(64, 2), of(64, 8), of(32, 2), of(32, 8)], [None, None, None, None]);
     }
 
@@ -147,7 +141,7 @@ pub mod tests {
 
     #[test]
     fn only_measured_cells_one_step_away_are_neighbours() {
-        // The middle was not measured, and the ends are two steps apart.
+        // The middle was not measured; the ends are two steps apart.
         let map = map(&[2], &[2, 8, 16], &[10.0, 0.0, 1000.0], &[10.0, 10.0, 10.0]);
         assert!(map.cells.len() == 2 && map.cells.iter().all(|cell| cell.cliff.is_none()));
         assert_eq!(beside(&[2, 8, 16], 8).collect::<Vec<_>>(), [2, 16]);

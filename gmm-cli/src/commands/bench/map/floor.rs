@@ -1,4 +1,4 @@
-//! The least time that an evaluation can take: that of the memory or that of the arithmetic.
+//! The least time that an evaluation can take, bounded by the memory or by the arithmetic.
 use clap::{Args, ValueEnum};
 use gaussmix::model::CovarianceType;
 use serde::Serialize;
@@ -8,7 +8,7 @@ const BANDWIDTH: &str = "3.0e12";
 /// Float32 multiply-adds a second of an H100.
 const FLOPS: &str = "33.4e12";
 
-/// What is evaluated.
+/// A task to evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
@@ -21,7 +21,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// What is evaluated, in words.
+    /// Names the task.
     pub fn title(self) -> &'static str {
         match self {
             Self::Em => "an iteration of EM",
@@ -30,35 +30,33 @@ impl Task {
         }
     }
 
-    /// The multiply-adds that a sample takes at least: for its log densities
+    /// Returns the least number of multiply-adds for a sample: those of its log densities
     /// ([`CovarianceType::multiply_adds`]), and in an iteration of EM as many for the moments.
     ///
-    /// Under `tied` covariances what is quadratic in x adds the same to all log densities, so that
-    /// responsibilities do not depend on it, and its sum over the samples is a product of the inverse
-    /// covariances with moments of the data, which no mixture changes. The sum of the components' scatter
-    /// is such a moment too. So only the scores of samples take what is quadratic; totals and EM take
-    /// K·D, and the moments K·D.
+    /// Under `tied` covariances the terms quadratic in x are the same in all log densities: responsibilities do not
+    /// depend on them, and their sum over the samples is a product of the inverse covariances with moments of the data,
+    /// which no mixture changes. The sum of the components' scatter is such a moment too. So only the scores of samples
+    /// need the quadratic terms; totals and EM need K·D, and the moments K·D.
     fn multiply_adds(self, covariance_type: CovarianceType, k: usize, d: usize) -> usize {
         let densities = match covariance_type {
             CovarianceType::Tied if self != Self::Scores => k * d,
             other => other.multiply_adds(k, d),
         };
         let moments = match covariance_type {
-            // |x|² is that of the densities.
+            // The densities have computed |x|² already.
             CovarianceType::Spherical => k * (d + 1),
             _ => densities,
         };
         if self == Self::Em { densities + moments } else { densities }
     }
 
-    /// The bytes that a sample takes of the memory's time at least: a read of its float32 values,
-    /// and the write of its score where it has one.
+    /// Returns the least number of bytes for a sample: a read of its float32 values, and a write of its score, if any.
     fn bytes(self, d: usize) -> usize {
         size_of::<f32>() * if self == Self::Scores { d + 1 } else { d }
     }
 }
 
-/// What a device does in a second.
+/// The throughput of a device.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Rates {
     /// Bytes that the device's memory reads in a second, for the floor
@@ -70,14 +68,14 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The seconds that a task takes at least, over N samples with K components and D features.
+    /// Returns the least seconds of a task over N samples with K components and D features.
     pub fn floor(&self, task: Task, covariance_type: CovarianceType, [n, k, d]: [usize; 3]) -> f64 {
         let memory = task.bytes(d) as f64 / self.bandwidth;
         let arithmetic = task.multiply_adds(covariance_type, k, d) as f64 / self.flops;
         n as f64 * memory.max(arithmetic)
     }
 
-    /// What the floor is, in words.
+    /// Describes the floor in words.
     pub fn describe(&self) -> String {
         let is = |value: f64, default: &str| default.parse() == Ok(value);
         let whose = if is(self.bandwidth, BANDWIDTH) && is(self.flops, FLOPS) {
@@ -104,7 +102,7 @@ mod tests {
 
     const H100: Rates = Rates { bandwidth: 3.0e12, flops: 33.4e12 };
 
-    /// Counted by hand, for a sample of two features and three components.
+    /// Counted by hand for a sample of two features and three components.
     #[test]
     fn multiply_adds_of_each_type() {
         for (covariance_type, expected) in [
@@ -118,7 +116,7 @@ mod tests {
         }
     }
 
-    /// A polynomial a·K·D² + b·K·D + c·K + e·D² + g·D, from its values.
+    /// Returns the polynomial a·K·D² + b·K·D + c·K + e·D² + g·D, found from its values.
     fn formula(of: impl Fn(usize, usize) -> usize) -> String {
         let f = |k, d| 2 * of(k, d) as i64;
         let with_k = |d| f(1, d) - f(0, d);

@@ -1,4 +1,4 @@
-//! `gmm bench map`: the time over its floor for each number of features and of components.
+//! `gmm bench map`: the time over its floor, for each number of features and of components.
 mod cells;
 mod floor;
 mod report;
@@ -27,17 +27,16 @@ use std::time::Duration;
 
 pub use floor::{Rates, Task};
 
-/// Mixtures that take turns, so that no evaluation can reuse anything from the one before.
+/// Mixtures that take turns, so that an evaluation cannot reuse results of the one before.
 const MIXTURES: usize = 2;
 const SEED: u64 = 2026;
 
-/// Show how far each number of features and components is from the least time that it could take
+/// Show how close the time of each number of features and components is to the least possible time
 ///
-/// For each covariance type a heat map of the time over its floor, which is the larger of one read
-/// of the samples and the multiply-adds, with the family of kernels that ran; and the cliffs: cells
-/// that take more than 1.6 times their share of the time of a neighbour with other features or
-/// components. Random float32 samples stay on the device. Each time is the median of repeated
-/// evaluations, from the parameters of a mixture on the host to the result on the host.
+/// Draws a heat map for each covariance type: the time over its floor (the larger of one read of the samples and the
+/// multiply-adds) and the family of kernels that ran. Lists the cliffs: cells that take more than 1.6 times their share
+/// of the time of a neighbour with other features or components. Random float32 samples stay on the device. Each time
+/// is the median of repeated evaluations, from the parameters of a mixture on the host to the result on the host.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +49,7 @@ pub struct MapOfShapes {
     /// The device: reference, cpu, cuda, cuda:N, cuda:all or auto
     #[arg(long, default_value = "cuda")]
     device: Named,
-    /// What is evaluated
+    /// The tasks to evaluate
     #[arg(long, value_name = "TASKS", value_delimiter = ',', default_value = "em")]
     task: Vec<Task>,
     /// The shapes of the covariances: full, tied, diag and spherical
@@ -73,10 +72,10 @@ pub struct MapOfShapes {
     /// Leave out this share of the values, at random
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0")]
     missing: f64,
-    /// Compute in float64; the floor stays that of float32
+    /// Compute in float64; the floor is still that of float32
     #[arg(long)]
     float64: bool,
-    /// Also show what totals and iterations of EM are off by, against float64 on the same device
+    /// Also show the errors of totals and iterations of EM, against float64 on the same device
     #[arg(long)]
     errors: bool,
     /// Seconds to spend on each measurement
@@ -86,13 +85,12 @@ pub struct MapOfShapes {
     output: OutputOptions,
 }
 
-/// What the samples of all cells are made of.
+/// The data from which the samples of all cells are made.
 struct Data {
-    /// N·D of them, from the first on, are N samples of D independent, normal features.
+    /// The first N·D numbers are N samples of D independent, normal features.
     numbers: Vec<f32>,
-    /// The weights of the samples.
     weights: Array1<f64>,
-    /// The numbers of features that there is no memory for.
+    /// The numbers of features for which memory is too small.
     too_large: BTreeMap<usize, Error>,
 }
 
@@ -123,7 +121,7 @@ impl MapOfShapes {
         OutputOptions::draw(plot, self.output.json, || report::svg(&maps))
     }
 
-    /// The maps that are to be measured, empty.
+    /// Returns the maps to measure, empty.
     fn maps(&self) -> Vec<Map> {
         let or =
             |given: &[usize], default: &[usize]| ascending(if given.is_empty() { default } else { given }.to_vec());
@@ -139,20 +137,19 @@ impl MapOfShapes {
         load(self.device.device, samples, &LoadOptions::new().float64(float64).tuning_file(tuning_file()))
     }
 
-    /// The samples of D features.
     fn samples<'a>(&self, d: usize, data: &'a Data) -> anyhow::Result<Samples<'a>> {
         let x = ArrayView2::from_shape((self.n, d), &data.numbers[..self.n * d])?;
         let samples = if self.missing > 0.0 { Samples::with_missing(x)? } else { Samples::from_f32(x)? };
         Ok(if self.weights { samples.with_weights(data.weights.view())? } else { samples })
     }
 
-    /// The device as it calls itself. An error if it cannot be used, before there is data.
+    /// Returns the device's description of itself. Fails, before data is made, if the device cannot be used.
     fn device_in_words(&self) -> Result<String, Error> {
         let sample = [0.0];
         Ok(self.load(Samples::from_f32(ArrayView2::from(&[sample]))?, self.float64)?.describe().device)
     }
 
-    /// Random data for all numbers of features that there is memory for.
+    /// Makes random data for all numbers of features that fit into memory.
     fn random_data(&self, features: impl Iterator<Item = usize>) -> Data {
         let (copies, remedy) = (3, "use fewer samples or features");
         let fits =
@@ -173,7 +170,7 @@ impl MapOfShapes {
         data
     }
 
-    /// Measures the maps of one covariance type. The notes name what cannot be measured, and why.
+    /// Measures the maps of one covariance type. The notes say which cells cannot be measured, and why.
     fn measure(&self, maps: &mut [&mut Map], data: &Data, line: &mut ProgressLine, notes: &mut Vec<String>) {
         let Some(first) = maps.first() else { return };
         let (covariance_type, features, components) = (first.covariance_type, first.d.clone(), first.k.clone());
@@ -236,7 +233,7 @@ impl MapOfShapes {
                 Task::Scores => evaluator.score_samples(mixture).map(drop),
             }
         };
-        // In the first evaluation a device chooses its kernels by measured time, which may take seconds.
+        // The first evaluation may take seconds, because the device chooses its kernels by measured time.
         evaluate(0)?;
         let timing = timing::time(self.seconds, evaluate)?;
         let errors = match (truth, task) {
@@ -281,7 +278,6 @@ impl MapOfShapes {
     }
 }
 
-/// A share of less than one.
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..1.0).contains(&share) => Ok(share),

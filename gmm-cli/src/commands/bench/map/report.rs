@@ -6,18 +6,15 @@ use crate::terminal::text;
 use anstyle::{Ansi256Color, AnsiColor, Color, Style};
 use std::fmt::Write;
 
-/// What stands above the errors.
 const ERRORS: &str = "errors against float64 on the same device: the largest of that of the log-likelihood, relative, and those of counts,\n\
                       means and covariances, in norm";
 
 impl Map {
-    /// What was evaluated, in a line.
     fn title(&self) -> String {
         format!("{}, {} covariances", self.task.title(), self.covariance_type)
     }
 
-    /// The families that ran, in the order of their first cells. Their letters are those of the
-    /// alphabet.
+    /// Returns the families that ran, in the order of their first cells, which is the order of their letters.
     fn families(&self) -> Vec<&str> {
         let mut families = Vec::new();
         for cell in &self.cells {
@@ -28,7 +25,7 @@ impl Map {
         families
     }
 
-    /// The ratios with the letters of their families, on shades; what these are; and the cliffs.
+    /// Returns the shaded ratios with the letters of their families, the legend and the cliffs.
     pub fn text(&self) -> String {
         let families = self.families();
         let letter = |cell: &Cell| {
@@ -54,7 +51,7 @@ impl Map {
         out
     }
 
-    /// A table of all cells, each styled. The last two characters of a cell stand behind its number.
+    /// Returns a table of all cells, each styled. The last two characters of a cell follow its number.
     fn grid(&self, of: impl Fn(&Cell) -> String, style: impl Fn(&Cell) -> Style) -> String {
         let width = self.cells.iter().map(|cell| of(cell).len()).max().unwrap_or(0).max(6) + 1;
         let mut out = format!("{:>8}", "D \\ K");
@@ -76,7 +73,7 @@ impl Map {
         out
     }
 
-    /// A table of the cliffs, each with its neighbour; empty where there is none.
+    /// Returns a table of the cliffs with their neighbours; empty without cliffs.
     fn cliffs(&self) -> String {
         let found = self.cells.iter().filter_map(|cell| Some((cell, cell.cliff.as_ref()?)));
         let rows: Vec<_> = found
@@ -93,7 +90,6 @@ impl Map {
         text::table(&["* cliff", "time", "beside", "time there", "times its share"], rows, 1)
     }
 
-    /// The map as it is drawn.
     fn drawn(&self) -> HeatMap<'_> {
         let cell = |d: usize, k: usize| {
             let cell = self.cell(d, k)?;
@@ -105,7 +101,6 @@ impl Map {
     }
 }
 
-/// All maps, as SVG text.
 pub fn svg(maps: &[Map]) -> anyhow::Result<String> {
     plot::heat_maps(&maps.iter().map(Map::drawn).collect::<Vec<_>>())
 }

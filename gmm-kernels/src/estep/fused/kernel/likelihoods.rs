@@ -93,7 +93,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
     }
 
     /// Adds the log-likelihoods to `product`. Returns the factor from likelihoods to responsibilities times weights.
-    /// Safety: `sample_weights` is readable for all of the samples.
+    /// Safety: `sample_weights` is readable for all samples.
     #[inline(always)]
     pub(crate) unsafe fn normalise(
         &self,

@@ -269,7 +269,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let all_components = (self.member.team.components * capacity).max(1);
         counted!(for v in (thread_idx()..shape.sums() as u32).step_by(block_dim()) {
             let (row, component) = (v / all_components, v % all_components);
-            // The warp of the team that holds the row. All warps hold the counts: the first one's are taken.
+            // The warp of the team that holds the row. All warps hold the counts: the block takes those of the first.
             let (features, row) =
                 if row < all_products { (row / products, row % products) } else { (0, row - all_products + products) };
             let rank = component / capacity * self.member.team.features + features;

@@ -44,7 +44,6 @@ def _show_model(iteration: Iteration) -> None:
 
 
 def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
-    begin = time.perf_counter()
     with warnings.catch_warnings():
         # The table says it.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -61,18 +60,10 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     if options.output is not None:
         MPIEngine(comm).together(lambda: selection.best.save(options.output))
     best = min(selection.table, key=lambda candidate: candidate.criterion)
-    return {
-        "criterion": options.criterion,
-        "best": best._asdict(),
-        "candidates": [candidate._asdict() for candidate in selection.table],
-        "ranks": comm.Get_size(),
-        "seconds": time.perf_counter() - begin,
-        "model": options.output,
-    }
+    return {"criterion": options.criterion, "best": best._asdict(), "candidates": [candidate._asdict() for candidate in selection.table]}
 
 
 def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
-    begin = time.perf_counter()
     gm = estimator_of(options, comm, _show, BayesianGaussianMixture if options.variational else GaussianMixture)
     shape = {name: getattr(options, name) for name in ("n_components", "covariance_type") if getattr(options, name) is not None}
     if options.init is None:
@@ -104,9 +95,6 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         "n_iter": gm.n_iter_,
         "lower_bound": gm.lower_bound_,
         **of_posterior,
-        "ranks": comm.Get_size(),
-        "seconds": time.perf_counter() - begin,
-        "model": options.output,
     }
 
 
@@ -208,6 +196,7 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     options = parsed(arguments, comm)
     if isinstance(options, int):
         return options
+    begin = time.perf_counter()
     try:
         result = {"fit": _fit, "select": _select, "score": _score, "predict": _predict}[options.command](options, comm)
     except KeyboardInterrupt:
@@ -223,6 +212,8 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
         if comm.Get_rank() == 0:
             print(f"error: {error}", file=sys.stderr)
         return _FAILURE
+    if options.command in ("fit", "select"):
+        result |= {"ranks": comm.Get_size(), "seconds": time.perf_counter() - begin, "model": options.output}
     if comm.Get_rank() == 0:
         print(json.dumps(result) if options.json else _text(result))
     return _INTERRUPTED if result.get("interrupted") else 0

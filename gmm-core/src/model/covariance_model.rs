@@ -52,7 +52,7 @@ impl CovarianceModel {
     /// All models, the narrowest first.
     pub const ALL: [Self; 14] = [EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV, VVV];
 
-    /// The name: scikit-learn's where it has one, or mclust's.
+    /// Returns scikit-learn's name, if it has one, or mclust's.
     pub fn name(self) -> &'static str {
         match self {
             EII => "EII",
@@ -69,7 +69,7 @@ impl CovarianceModel {
         }
     }
 
-    /// mclust's name.
+    /// Returns mclust's name.
     pub fn mclust_name(self) -> &'static str {
         match self {
             VII => "VII",
@@ -80,7 +80,7 @@ impl CovarianceModel {
         }
     }
 
-    /// The type of the arrays that hold such covariances, and of the kernels that evaluate them.
+    /// Returns the type of the arrays that hold such covariances, and of the kernels that evaluate them.
     pub fn form(self) -> CovarianceType {
         match self {
             EII | VII => CovarianceType::Spherical,
@@ -90,22 +90,27 @@ impl CovarianceModel {
         }
     }
 
-    /// Whether an M-step takes the covariances of its form as they are.
+    /// Returns whether an M-step takes the covariances of its form as they are.
     pub fn is_plain(self) -> bool {
         self == Self::from(self.form())
     }
 
-    /// Whether a component's covariance depends on the samples of others.
+    /// Returns whether a component's covariance depends on the samples of others.
     pub fn shares(self) -> bool {
         !matches!(self, VII | VVI | VVV)
     }
 
-    /// Whether all components have the same axes, which their covariances alone do not name.
+    /// Returns whether a unit for each column breaks what rotated components share.
+    pub fn needs_one_unit(self) -> bool {
+        matches!(self, EVE | VVE | EEV | VEV)
+    }
+
+    /// Returns whether all components have the same axes, which their covariances alone do not name.
     pub fn has_common_axes(self) -> bool {
         matches!(self, EEE | VEE | EVE | VVE)
     }
 
-    /// The number of free parameters of the covariances of K components over D features.
+    /// Returns the number of free parameters of the covariances of K components over D features.
     pub fn n_parameters(self, k: usize, d: usize) -> usize {
         let [volume, shape, orientation] = self.mclust_name().as_bytes() else {
             unreachable!("names have three letters")
@@ -120,7 +125,7 @@ impl CovarianceModel {
 }
 
 impl From<CovarianceType> for CovarianceModel {
-    /// The model without constraints beyond its form.
+    /// Returns the least constrained model of a form.
     fn from(form: CovarianceType) -> Self {
         match form {
             CovarianceType::Full => VVV,
@@ -134,7 +139,7 @@ impl From<CovarianceType> for CovarianceModel {
 impl std::str::FromStr for CovarianceModel {
     type Err = Error;
 
-    /// A name of scikit-learn or of mclust; also `tied-diagonal` (EEI) and `tied-spherical` (EII).
+    /// Parses a name of scikit-learn or of mclust; also `tied-diagonal` (EEI) and `tied-spherical` (EII).
     fn from_str(name: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|model| [model.name(), model.mclust_name()].contains(&name));
         known

@@ -356,8 +356,15 @@ impl<M: Method> Fitting<M> {
     ///
     /// # Errors
     /// [`Error::ShapeMismatch`] for another D; [`Error::WrongCovarianceType`] if a `spherical` prior covariance is not
-    /// spherical in standardised units.
+    /// spherical in standardised units; [`Error::BadParameter`] for a model whose shared parts a unit for each column
+    /// breaks.
     pub fn standardized(mut self, standard: &Standardization) -> Result<Self> {
+        let model = self.options.covariance_type;
+        if model.needs_one_unit() && !standard.is_isotropic() {
+            let remedy =
+                "standardised columns do not keep what its components share; use full, or one scale for all columns";
+            return Err(Error::BadParameter { name: "covariance_type", value: model.name().into(), remedy });
+        }
         self.method = self.method.standardized(&self.options, standard)?;
         Ok(self)
     }

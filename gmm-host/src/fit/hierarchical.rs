@@ -4,6 +4,7 @@ use gmm_core::error::{Error, Result};
 use gmm_core::memory;
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::decomposition::eigen;
+use gmm_core::model::linalg::{sum_of, vectorised};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -332,7 +333,8 @@ impl Groups {
         }
     }
 
-    /// All mergers by |W/N| + tr W/N of the pooled scatter W.
+    /// Makes all mergers by |W/N| + tr W/N of the pooled scatter W. With M = (|W/N|·(W/N)⁻¹ + 1)/N, a merger of groups
+    /// whose means differ by δ adds c·δᵀMδ, where 1/c is the sum of the inverse sizes.
     fn merge_all_by_pooled_scatter(mut self) -> Vec<(usize, usize)> {
         let (n_rows, d) = (self.groups.len() as f64, self.d);
         let mut pooled = Array2::<f64>::zeros((d, d));
@@ -343,26 +345,25 @@ impl Groups {
             let (values, axes) = eigen((&pooled / n_rows).view());
             let regular = values[d - 1] > f64::EPSILON * values[0] * n_rows;
             let volume = if regular { values.product() } else { 0.0 };
-            // |W + c·δδᵀ| = |W|·(1 + c·δᵀW⁻¹δ).
-            let whitened = if regular { means.dot(&(&axes / &values.mapv(f64::sqrt))) } else { means.clone() };
+            let root = values.mapv(|v| if regular { (volume / v + 1.0).sqrt() } else { 1.0 });
+            let along = means.dot(&(&axes * &root));
+            let rows: Vec<&[f64]> = along.as_slice().unwrap_or_default().chunks_exact(d).collect();
             let cost = |i: usize, j: usize| {
-                let (a, b) = (&self.groups[i], &self.groups[j]);
-                let share = a.size * b.size / (a.size + b.size) / n_rows;
-                let length = |rows: &Array2<f64>| {
-                    let pairs = rows.row(i).into_iter().zip(rows.row(j));
-                    share * pairs.map(|(p, q)| (p - q).powi(2)).sum::<f64>()
-                };
-                volume * length(&whitened) + length(&means)
+                let (a, b) = (self.groups[i].size, self.groups[j].size);
+                a * b / (a + b) * sum_of([rows[i], rows[j]], |[p, q]| (p - q) * (p - q))
             };
-            let of_each = (1..n).into_par_iter().with_min_len(8).map(|j| {
-                (0..j)
-                    .map(|i| (cost(i, j), (i, j)))
-                    .fold((f64::INFINITY, (0, j)), |best, new| if new.0 <= best.0 { new } else { best })
-            });
-            let of_each: Vec<(f64, (usize, usize))> = of_each.collect();
-            let best =
-                of_each.into_iter().fold((f64::INFINITY, (0, 1)), |best, new| if new.0 <= best.0 { new } else { best });
-            let (i, j) = best.1;
+            let best_of_group = |j: usize| {
+                let costs: Vec<f64> = vectorised(
+                    #[inline(always)]
+                    || (0..j).map(|i| cost(i, j)).collect(),
+                );
+                let (cost, i) = least(&costs);
+                (cost, (i, j))
+            };
+            let of_each: Vec<_> = (1..n).into_par_iter().with_min_len(8).map(best_of_group).collect();
+            let last_of_least =
+                |best: (f64, (usize, usize)), new: (f64, (usize, usize))| if new.0 <= best.0 { new } else { best };
+            let (i, j) = of_each.into_iter().fold((f64::INFINITY, (0, 1)), last_of_least).1;
             let delta = &means.row(i) - &means.row(j);
             let (a, b) = (&self.groups[i], &self.groups[j]);
             mergers.push((a.first, b.first));

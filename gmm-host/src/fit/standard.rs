@@ -195,6 +195,11 @@ impl Standardization {
         Ok(Fit { mixture: self.standardize(&fit.mixture, model)?, lower_bounds, ..fit.clone() })
     }
 
+    /// Returns whether all columns have one scale.
+    pub(super) fn is_isotropic(&self) -> bool {
+        self.isotropic
+    }
+
     /// Returns a mean of z as one of x.
     fn restored_mean(&self, mean: &Array1<f64>) -> Array1<f64> {
         mean * &self.scale + &self.mean

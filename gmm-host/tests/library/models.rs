@@ -2,8 +2,8 @@
 use crate::common::{blobs, reference, weighted};
 use gmm_host::{
     BayesianGaussianMixtureParams, Callback, CovarianceModel, CpuEvaluator, Criterion, Error, Evaluator,
-    GaussianMixtureParams, Hierarchy, InitParams, Iteration, MapPrior, Me, Samples, Statistics, Transformation, me,
-    select,
+    GaussianMixtureParams, Hierarchy, InitParams, Iteration, MapPrior, Me, Samples, Standardization, Statistics,
+    Transformation, me, select,
 };
 use ndarray::{Array1, Array2, Axis};
 use std::ops::ControlFlow;
@@ -229,6 +229,12 @@ fn collapses_and_bad_input_are_errors_or_retained() {
     assert!(refused.check().unwrap_err().to_string().contains("share"));
     let variational = BayesianGaussianMixtureParams::new(2).covariance_type(CovarianceModel::VEV).check();
     assert!(variational.unwrap_err().to_string().contains("variational"));
+    // What turned ellipsoids share is lost if each column gets a unit.
+    let units = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
+    let of_model = |model| GaussianMixtureParams::new(2).covariance_type(model);
+    assert!(of_model(CovarianceModel::VEV).standardized(&units).unwrap_err().to_string().contains("VEV"));
+    assert!(of_model(CovarianceModel::VEV).standardized(&units.clone().isotropic()).is_ok());
+    assert!(of_model(CovarianceModel::VEE).standardized(&units).is_ok());
     assert!("XYZ".parse::<CovarianceModel>().unwrap_err().to_string().contains("VEV"));
     assert_eq!("tied-spherical".parse::<CovarianceModel>().unwrap(), CovarianceModel::EII);
 }

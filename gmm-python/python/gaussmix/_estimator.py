@@ -111,7 +111,7 @@ class GaussianMixture(Fitting):
         Whether fits, scores and predictions have the same bits on every CPU, of any number of cores. They are slower
         on CPUs without AVX-512, and take tens of times as long on those without fused multiply-adds. 'auto' is the CPU
         then, GPUs are refused, and starts by name are the engine's own. `sample` draws by NumPy, which is not. While
-        such a fit or evaluation runs, all of the process compute so.
+        such a fit or evaluation runs, the whole process computes so.
     callback : callable or None, default=None
         Called after each iteration with an object that has `run` and `iteration` (counted from 0 and from 1),
         `lower_bound` (before the M-step), `change` (since the iteration before; infinite in the first), and `mixture`

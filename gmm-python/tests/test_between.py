@@ -151,7 +151,7 @@ def test_sorted_components(iris: np.ndarray) -> None:
 
 def test_other_features_are_refused(two: tuple[Mixture, Mixture], iris: np.ndarray) -> None:
     p, q = two
-    with pytest.raises(ValueError, match=r"\[3, 2\] where \[3, 4\]"):
+    with pytest.raises(ValueError, match=r"\[3, 2\]; expected \[3, 4\]"):
         p.product(q.marginal([0, 1]))
     with pytest.raises(TypeError, match="from_sklearn"):
         p.cauchy_schwarz(object())  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ def samples():
 def test_fits_and_scores_do_not_depend_on_threads(estimator, covariance_type):
     X, found = samples(), []
     for n_jobs in (1, 3):
-        gm = estimator(3, covariance_type=covariance_type, random_state=0, n_jobs=n_jobs, max_iter=300, tol=1e-2, reproducible=True).fit(X)
+        gm = estimator(n_components=3, covariance_type=covariance_type, random_state=0, n_jobs=n_jobs, max_iter=300, tol=1e-2, reproducible=True).fit(X)
         kept = pickle.loads(pickle.dumps(gm))
         assert kept.score(X) == gm.score(X)
         found.append([gm.means_, gm.covariances_, gm.weights_, gm.score(X), gm.score_samples(X), gm.predict_proba(X)])

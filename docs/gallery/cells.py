@@ -96,8 +96,7 @@ plt.show()
 # ## At full size
 #
 # `GMM_GALLERY_FULL=1 python docs/gallery/cells.py` takes 40 million cells and makes 170 fits, of 2
-# to 18 clusters from ten starts each, on a GPU, to which PyTorch brings the cells once. An
-# iteration of a million samples of 32 features with 64 components takes 2.4 ms on an H200 ([how
-# fast](../speed.md#em-on-a-gpu)); the whole has not been measured. With 20,000 cells, CellCharter's
+# to 18 clusters from ten starts each, on a GPU, to which PyTorch brings the cells once. The fits
+# took 121 s on one H200, and the whole page 151 s (2026-11-28). With 20,000 cells, CellCharter's
 # own 110 fits take 84 s on an H100 and ours 2.7 s in the same loop ([many
 # fits](../many.md#on-a-gpu)).

@@ -36,7 +36,10 @@ def _dispatched(X: Any) -> bool:
 def on_host(X: Any) -> Any:
     """Bring an array of a GPU to the host, and under array_api_dispatch any to NumPy; give back all else as it is."""
     if on_gpu(X):
-        return (X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)).to_numpy()
+        if isinstance(X, _core.GpuArray):
+            return X.to_numpy()
+        # The engine copies rows; the matrices of attributes are rows of rows.
+        return _core.GpuArray(X.reshape(-1, X.shape[-1]) if X.ndim > 2 else X).to_numpy().reshape(X.shape)
     return np.from_dlpack(X) if _dispatched(X) else X
 
 

@@ -69,7 +69,5 @@ plt.show()
 # ## At full size
 #
 # `GMM_GALLERY_FULL=1 python docs/gallery/colours.py` takes 27 million pixels, those of a hundred
-# such images, on a GPU if there is one; it has not been measured. An iteration of a million samples
-# of 13 features with 8 full covariances takes 28 ms on two cores and 0.14 to 0.19 ms on an H200
-# ([how fast](../speed.md#em-on-a-gpu)); pixels have three features. How many starts and iterations
-# the colours of such images take is in [many fits](../many.md#starts).
+# such images, and 27 s on a machine with one H200 and 16 cores (2026-11-28). How many starts and
+# iterations the colours of such images take is in [many fits](../many.md#starts).

@@ -84,7 +84,6 @@ assert np.allclose(own[:2], inner[:2], atol=0.1)
 # %% [markdown]
 # ## At full size
 #
-# `GMM_GALLERY_FULL=1 python docs/gallery/stars.py` takes six million stars; it has not been
-# measured. Stars with a velocity and stars without one are two patterns, each evaluated as complete
-# data: with ten patterns an iteration of a million samples of 13 features and 8 components takes 58
-# ms on two cores and 0.3 ms on an H200 ([missing values](../missing.md#where-and-how-fast)).
+# `GMM_GALLERY_FULL=1 python docs/gallery/stars.py` takes six million stars, and 8 s on a machine with
+# one H200 and 16 cores (2026-11-28). Stars with a velocity and stars without one are two patterns,
+# each evaluated as complete data ([missing values](../missing.md#where-and-how-fast)).

@@ -73,8 +73,15 @@ fn models_of_mclust_are_selected_written_and_read() {
     // A file keeps the model, from which a fit goes on.
     for file in ["m.json", "m.npz"] {
         run(&["fit", iris, "-k", "2", "--covariance-type", "VEV", "-o", file]);
-        let again = run(&["fit", iris, "--init", file, "-o", "again.json"]);
-        assert_eq!((&again["covariance_type"], &again["n_iter"]), (&"VEV".into(), &1.into()), "{again}");
+        let again = gmm(&folder)
+            .args(["fit", iris, "--init", file, "-o", "again.json"])
+            .args(&of_mclust[2..])
+            .assert()
+            .success();
+        let again: Value = serde_json::from_slice(&again.get_output().stdout).unwrap();
+        assert_eq!((&again["covariance_type"], &again["n_iter"]), (&"VEV".into(), &2.into()), "{again}");
     }
-    refused(folder.path(), &["fit", iris, "-k", "2", "--covariance-type", "VVX", "-o", "m.json"], &["VVX", "VEV"]);
+    let unknown =
+        gmm(&folder).args(["fit", iris, "-k", "2", "--covariance-type", "VVX", "-o", "m.json"]).assert().code(2);
+    assert!(String::from_utf8_lossy(&unknown.get_output().stderr).contains("a model of mclust such as VEV"));
 }

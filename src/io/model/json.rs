@@ -209,7 +209,7 @@ mod tests {
         std::fs::write(file.path(), "12345").unwrap();
         assert_eq!(read_text_within(file.path(), 5).unwrap(), "12345");
         let error = read_text_within(file.path(), 4).unwrap_err().to_string();
-        assert!(error.contains("more than the 4 bytes"), "{error}");
+        assert!(error.contains("more than 4 bytes"), "{error}");
         #[cfg(unix)]
         assert!(read_text_within(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string().contains("1 MiB"));
     }

@@ -3,7 +3,9 @@
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::Covariances;
 use crate::model::decomposition::{composed, eigen, geometric_mean, nearest_rotation, variances_along};
+use crate::model::linalg::{precision_cholesky, trace_of_product};
 use crate::model::mixture::Mixture;
+use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
 /// The relative change that ends the turns of an M-step: √ε, as in mclust.
@@ -54,6 +56,11 @@ pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, pre
                     let equal_volume = model == CovarianceModel::EVE;
                     equal_axes(&own, &n, previous, &alive, equal_volume)
                 }
+                CovarianceModel::EVV => {
+                    let volumes = own.iter().map(|matrix| volume_of(matrix.view()).0).collect::<Array1<f64>>();
+                    let shared = n.dot(&volumes) / n.sum();
+                    own.iter().zip(volumes).map(|(matrix, volume)| matrix * (shared / volume)).collect()
+                }
                 _ => along_own_axes(&own, &n, model, previous.matrix(alive[0]).view()),
             };
             alive.iter().zip(&matrices).for_each(|(&c, matrix)| v.index_axis_mut(Axis(0), c).assign(matrix));
@@ -70,6 +77,14 @@ fn column(v: &Array1<f64>) -> ArrayView2<'_, f64> {
 /// The geometric mean of each row (K,).
 fn means_of_rows(v: &Array2<f64>) -> Array1<f64> {
     v.map_axis(Axis(1), |row| geometric_mean(row.iter()))
+}
+
+/// Returns the D-th root of a matrix's determinant, and U with U·Uᵀ its inverse; not a number for a singular matrix.
+fn volume_of(matrix: ArrayView2<'_, f64>) -> (f64, Array2<f64>) {
+    match precision_cholesky(matrix) {
+        Ok(u) => (geometric_mean(u.diag().iter()).powi(-2), u),
+        Err(_) => (f64::NAN, Array2::from_elem(matrix.raw_dim(), f64::NAN)),
+    }
 }
 
 /// The relative change of numbers.
@@ -104,7 +119,7 @@ fn equal_shapes(variances: &mut Array2<f64>, n: &Array1<f64>, before: Array1<f64
     variances.outer_iter_mut().zip(volumes).for_each(|(mut row, volume)| row.assign(&(&shape * volume)));
 }
 
-/// The matrices of EEV, VEV and EVV, each with its own axes. `before` is the covariance of a component
+/// The matrices of EEV and VEV, each with its own axes. `before` is the covariance of a component
 /// before.
 fn along_own_axes(
     own: &[Array2<f64>],
@@ -112,10 +127,9 @@ fn along_own_axes(
     model: CovarianceModel,
     before: ArrayView2<'_, f64>,
 ) -> Vec<Array2<f64>> {
-    let (rows, axes): (Vec<_>, Vec<_>) = own.iter().map(|matrix| eigen(matrix.view())).unzip();
+    let (rows, axes): (Vec<_>, Vec<_>) = own.par_iter().map(|matrix| eigen(matrix.view())).unzip();
     let mut variances = Array2::from_shape_fn((own.len(), before.nrows()), |(c, j)| rows[c][j]);
     match model {
-        CovarianceModel::EVV => equal_volumes(&mut variances, n),
         CovarianceModel::EEV => {
             let shared = n.dot(&variances) / n.sum();
             // Of no shape where one of them has none.
@@ -141,12 +155,12 @@ fn equal_shapes_and_axes(mut own: Vec<Array2<f64>>, n: &Array1<f64>) -> Vec<Arra
     for _ in 0..MAX_TURNS {
         shared.fill(0.0);
         own.iter().zip(n / &volumes).for_each(|(matrix, share)| shared.scaled_add(share, matrix));
-        let (values, axes) = eigen(shared.view());
-        let volume = geometric_mean(values.iter());
+        let (volume, inverse_root) = volume_of(shared.view());
         shared /= volume;
-        volumes = own.iter().map(|matrix| volume * (variances_along(matrix.view(), &axes) / &values).sum()).collect();
-        volumes /= values.len() as f64;
-        let now = values.len() as f64 * (n.sum() + n.dot(&volumes.mapv(f64::ln)));
+        let d = shared.nrows() as f64;
+        let of = |matrix: &Array2<f64>| volume * trace_of_product(matrix.view(), inverse_root.view()) / d;
+        volumes = own.iter().map(of).collect();
+        let now = d * (n.sum() + n.dot(&volumes.mapv(f64::ln)));
         let moves = change(before, now) > TOLERANCE;
         before = now;
         if !moves {

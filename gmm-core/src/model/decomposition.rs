@@ -17,7 +17,7 @@ pub struct Decomposition {
 }
 
 impl Mixture {
-    /// The volumes, shapes and orientations of the covariances.
+    /// Returns the volumes, shapes and orientations of the covariances.
     pub fn decomposition(&self) -> Decomposition {
         let (k, d) = self.means().dim();
         let mut orientations = Array3::zeros((k, d, d));
@@ -36,7 +36,7 @@ impl Mixture {
         Decomposition { shapes: variances / volumes.view().insert_axis(Axis(1)), volumes, orientations }
     }
 
-    /// The covariance (D, D) of a component.
+    /// Returns the covariance (D, D) of a component.
     pub fn matrix(&self, c: usize) -> Array2<f64> {
         match self.covariances() {
             Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
@@ -45,7 +45,7 @@ impl Mixture {
         }
     }
 
-    /// Whether all components are spheres.
+    /// Returns whether all components are spheres.
     pub(crate) fn is_round(&self) -> bool {
         let d = self.n_features();
         let round = |c: usize| {
@@ -54,8 +54,8 @@ impl Mixture {
         d > 0 && (0..self.n_components()).all(round)
     }
 
-    /// The axes (D, D) of all components, as columns, if they share them. They are those of a sum in
-    /// which no two directions of different variances in any component should have equal ones.
+    /// Returns the axes (D, D) that all components share, as columns: those of a sum with unequal shares, so that
+    /// directions that differ in a component differ in the sum.
     pub(crate) fn common_axes(&self) -> Array2<f64> {
         let d = self.n_features();
         let mut sum = Array2::zeros((d, d));
@@ -68,13 +68,13 @@ impl Mixture {
     }
 }
 
-/// The diagonal of DᵀΣD (D,): the variances along the axes D.
+/// Returns the diagonal of DᵀΣD (D,): the variances along the axes D.
 pub(crate) fn variances_along(matrix: ArrayView2<'_, f64>, axes: &Array2<f64>) -> Array1<f64> {
     (matrix.dot(axes) * axes).sum_axis(Axis(0))
 }
 
-/// The eigenvalues (D,), descending, and the eigenvectors (D, D), as columns, of a symmetric matrix, of
-/// which the lower triangle is read; not numbers where they are not found.
+/// Returns the eigenvalues (D,), descending, and the eigenvectors (D, D), as columns, of a symmetric matrix, of which
+/// only the lower triangle is read; NaN if they are not found.
 pub fn eigen(matrix: ArrayView2<'_, f64>) -> (Array1<f64>, Array2<f64>) {
     let d = matrix.nrows();
     let symmetric = faer::Mat::from_fn(d, d, |i, j| matrix[[i.max(j), i.min(j)]]);
@@ -87,8 +87,8 @@ pub fn eigen(matrix: ArrayView2<'_, f64>) -> (Array1<f64>, Array2<f64>) {
     }
 }
 
-/// P·Rᵀ (D, D) of the singular value decomposition P·B·Rᵀ: the nearest orthogonal matrix; not numbers
-/// where it is not found.
+/// Returns P·Rᵀ (D, D) of the singular value decomposition P·B·Rᵀ: the nearest orthogonal matrix; NaN if it is not
+/// found.
 pub(crate) fn nearest_rotation(matrix: &Array2<f64>) -> Array2<f64> {
     let d = matrix.nrows();
     match faer::Mat::from_fn(d, d, |i, j| matrix[[i, j]]).svd() {
@@ -100,13 +100,13 @@ pub(crate) fn nearest_rotation(matrix: &Array2<f64>) -> Array2<f64> {
     }
 }
 
-/// The D-th root of the product of D numbers; not a number where one is negative.
+/// Returns the D-th root of the product of D numbers; NaN if one is negative.
 pub(crate) fn geometric_mean<'a>(numbers: impl ExactSizeIterator<Item = &'a f64>) -> f64 {
     let d = numbers.len() as f64;
     (numbers.map(|v| v.ln()).sum::<f64>() / d).exp()
 }
 
-/// The symmetric matrix D·diag(v)·Dᵀ.
+/// Returns the symmetric matrix D·diag(v)·Dᵀ.
 pub(crate) fn composed(axes: ArrayView2<'_, f64>, variances: &Array1<f64>) -> Array2<f64> {
     let product = (&axes * variances).dot(&axes.t());
     // Symmetric to the bit.

@@ -1,5 +1,4 @@
-//! The M-step of covariances that share a part: from each component's own covariance to that of the
-//! model.
+//! The M-step of covariances that share a part: it turns each component's own covariance into that of the model.
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::Covariances;
 use crate::model::decomposition::{composed, eigen, geometric_mean, nearest_rotation, variances_along};
@@ -69,12 +68,12 @@ pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, pre
     }
 }
 
-/// A column (K, 1).
+/// Returns a column (K, 1).
 fn column(v: &Array1<f64>) -> ArrayView2<'_, f64> {
     v.view().insert_axis(Axis(1))
 }
 
-/// The geometric mean of each row (K,).
+/// Returns the geometric mean of each row (K,).
 fn means_of_rows(v: &Array2<f64>) -> Array1<f64> {
     v.map_axis(Axis(1), |row| geometric_mean(row.iter()))
 }
@@ -87,7 +86,7 @@ fn volume_of(matrix: ArrayView2<'_, f64>) -> (f64, Array2<f64>) {
     }
 }
 
-/// The relative change of numbers.
+/// Returns the relative change of a number.
 fn change(before: f64, now: f64) -> f64 {
     (before - now).abs() / (1.0 + now.abs())
 }
@@ -98,8 +97,8 @@ fn equal_volumes(variances: &mut Array2<f64>, n: &Array1<f64>) {
     *variances *= &column(&volumes.mapv(|volume| n.dot(&volumes) / n.sum() / volume));
 }
 
-/// Gives all components one shape: volumes and the shape by turns, from the shape of one component
-/// before. An iteration of VEI and VEV.
+/// Gives all components one shape (VEI and VEV): alternates between volumes and the shape, from the shape of one
+/// component before.
 fn equal_shapes(variances: &mut Array2<f64>, n: &Array1<f64>, before: Array1<f64>) {
     let d = variances.ncols() as f64;
     let mut shape = &before / geometric_mean(before.iter());
@@ -119,8 +118,7 @@ fn equal_shapes(variances: &mut Array2<f64>, n: &Array1<f64>, before: Array1<f64
     variances.outer_iter_mut().zip(volumes).for_each(|(mut row, volume)| row.assign(&(&shape * volume)));
 }
 
-/// The matrices of EEV and VEV, each with its own axes. `before` is the covariance of a component
-/// before.
+/// Returns the matrices of EEV and VEV, each with its own axes. `before` is the covariance of a component before.
 fn along_own_axes(
     own: &[Array2<f64>],
     n: &Array1<f64>,
@@ -132,13 +130,13 @@ fn along_own_axes(
     match model {
         CovarianceModel::EEV => {
             let shared = n.dot(&variances) / n.sum();
-            // Of no shape where one of them has none.
+            // A singular matrix has no shape, so none has one.
             let sound = variances.iter().all(|v| *v > 0.0);
             variances.outer_iter_mut().for_each(|mut row| if sound { row.assign(&shared) } else { row.fill(f64::NAN) });
         }
         _ => {
             let of_before = eigen(before).0;
-            // Spheres, at which a fit begins, have no shape.
+            // A fit begins at spheres, which have no shape.
             let round = of_before.iter().all(|v| *v == of_before[0]);
             let shape = if round { n.dot(&variances) } else { of_before };
             equal_shapes(&mut variances, n, shape);
@@ -147,7 +145,7 @@ fn along_own_axes(
     axes.iter().zip(variances.outer_iter()).map(|(axes, row)| composed(axes.view(), &row.to_owned())).collect()
 }
 
-/// The matrices of VEE: one of determinant 1 and the components' volumes, by turns.
+/// Returns the matrices of VEE: alternates between a matrix of determinant 1 and the components' volumes.
 fn equal_shapes_and_axes(mut own: Vec<Array2<f64>>, n: &Array1<f64>) -> Vec<Array2<f64>> {
     let mut volumes = Array1::<f64>::ones(n.len());
     let mut shared = Array2::zeros(own[0].raw_dim());
@@ -171,7 +169,7 @@ fn equal_shapes_and_axes(mut own: Vec<Array2<f64>>, n: &Array1<f64>) -> Vec<Arra
     own
 }
 
-/// The matrices of EVE and VVE: common axes by two majorisations, and the shapes along them, by turns.
+/// Returns the matrices of EVE and VVE: alternates between common axes, by two majorisations, and the shapes along them.
 fn equal_axes(
     own: &[Array2<f64>],
     n: &Array1<f64>,

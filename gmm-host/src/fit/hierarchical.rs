@@ -51,7 +51,7 @@ impl std::str::FromStr for Transformation {
 }
 
 impl Transformation {
-    /// The transformed rows (N, D'), where D' is less than D if columns are constant or depend on others.
+    /// Returns the transformed rows (N, D'). D' is less than D if columns are constant or depend on others.
     fn apply(self, x: ArrayView2<'_, f64>) -> Array2<f64> {
         if self == Self::None {
             return x.to_owned();
@@ -93,8 +93,8 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Merges rows (N, D) by the criterion of EII (Ward's), VII, EEE or VVV.
     ///
-    /// It keeps N²/2 numbers. Equal costs are decided as mclust does, by the order of groups, of which the
-    /// last takes the place of one that is merged into another.
+    /// It holds N²/2 numbers. Among equal costs the order of groups decides, as in mclust: the last group takes the
+    /// place of one that is merged into another.
     ///
     /// # Errors
     /// [`Error::BadParameter`] for another model; [`Error::TooFewSamples`] for less than two rows;
@@ -114,7 +114,7 @@ impl Hierarchy {
         Ok(Self { mergers: Groups::new(&rows, model).merge_all() })
     }
 
-    /// The group of each row (N,) where K are left: numbered from 0 by their first rows.
+    /// Returns the group of each row (N,) when K are left, numbered from 0 in the order of their first rows.
     pub fn classes(&self, k: usize) -> Vec<usize> {
         let n = self.mergers.len() + 1;
         let mut first: Vec<usize> = (0..n).collect();
@@ -137,8 +137,8 @@ impl Hierarchy {
             .collect()
     }
 
-    /// As [`new`](Self::new) by the criterion and the transformation that mclust takes for a start. The last
-    /// hierarchy is remembered, because fits of several K and models begin with the same.
+    /// Makes the hierarchy from which mclust starts. The last one is remembered, because fits of several K and models
+    /// begin with the same.
     pub(super) fn of_start(x: ArrayView2<'_, f64>) -> Result<Self> {
         static LAST: Mutex<Option<(Array2<f64>, Hierarchy)>> = Mutex::new(None);
         let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -152,7 +152,7 @@ impl Hierarchy {
     }
 }
 
-/// Rows of one feature in K groups of about equal size: the ranges between quantiles.
+/// Returns the groups of rows of one feature: K ranges between quantiles.
 pub(super) fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
     let mut sorted = x.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -229,7 +229,7 @@ impl Groups {
         made
     }
 
-    /// The term of a group in what is to be least.
+    /// Returns a group's term of the criterion.
     fn term(&self, size: f64, trace: f64, scatter: &[f64]) -> f64 {
         match self.model {
             CovarianceModel::VII => size * ((trace + self.alpha) / size).ln(),
@@ -242,7 +242,7 @@ impl Groups {
         }
     }
 
-    /// The group of two together, without its term.
+    /// Returns the group of two together, without its term.
     fn merged(&self, a: &Group, b: &Group) -> Group {
         let size = a.size + b.size;
         let share = a.size * b.size / size;
@@ -261,7 +261,7 @@ impl Groups {
         Group { size, first: a.first.min(b.first), sum, scatter, trace, term: 0.0 }
     }
 
-    /// What a merger adds.
+    /// Returns what a merger adds to the criterion.
     fn cost(&self, i: usize, j: usize) -> f64 {
         let (a, b) = (&self.groups[i], &self.groups[j]);
         let size = a.size + b.size;
@@ -274,7 +274,7 @@ impl Groups {
         self.term(size, a.trace + b.trace + share * squared, &[]) - a.term - b.term
     }
 
-    /// All mergers.
+    /// Makes all mergers.
     fn merge_all(mut self) -> Vec<(usize, usize)> {
         if self.model == CovarianceModel::EEE {
             return self.merge_all_by_pooled_scatter();
@@ -376,14 +376,14 @@ impl Groups {
     }
 }
 
-/// The least number, of equals the last, and its place.
+/// Returns the least number, of equals the last, and its place.
 fn least(numbers: &[f64]) -> (f64, usize) {
     let all = numbers.iter().enumerate();
     all.fold((f64::INFINITY, 0), |(least, at), (i, &v)| if v <= least { (v, i) } else { (least, at) })
 }
 
-/// The determinant of a scatter over `size`, of which the lower triangle is given row by row; 0 where a
-/// pivot is not positive.
+/// Returns the determinant of a scatter over `size`, given as its lower triangle row by row; 0 if a pivot is not
+/// positive.
 fn determinant(scatter: &[f64], d: usize, size: f64) -> f64 {
     let mut lower = scatter.to_vec();
     let mut product = 1.0;

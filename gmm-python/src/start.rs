@@ -9,6 +9,7 @@ use gaussmix::fit::{Em, Hierarchy, scikit_learn};
 use gaussmix::model::CovarianceType;
 use ndarray::{Array1, Array2, ArrayView1};
 use numpy::{IntoPyArray, PyArray1, PyArray2};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// Returns the count of uniform random numbers for k-means and k-means++.
@@ -112,8 +113,17 @@ pub fn hierarchy<'py>(x: &Bound<'py, PyAny>, model: &str, transformation: &str) 
 
 /// Returns the group of each row (N,) when K are left.
 #[pyfunction]
-pub fn hierarchy_classes<'py>(py: Python<'py>, mergers: Vec<(usize, usize)>, k: usize) -> Bound<'py, PyArray1<i64>> {
-    to_numpy(py, Hierarchy { mergers }.classes(k))
+pub fn hierarchy_classes<'py>(
+    py: Python<'py>,
+    mergers: Vec<(usize, usize)>,
+    k: usize,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let last = mergers.len();
+    if let Some((a, b)) = mergers.iter().find(|(a, b)| *a.max(b) > last) {
+        let text = format!("the tree merges the rows {a} and {b}, but {last} mergers have the rows 0 to {last}");
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(to_numpy(py, Hierarchy { mergers }.classes(k)))
 }
 
 #[pyfunction]

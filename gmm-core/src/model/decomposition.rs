@@ -87,19 +87,6 @@ pub fn eigen(matrix: ArrayView2<'_, f64>) -> (Array1<f64>, Array2<f64>) {
     }
 }
 
-/// Returns P·Rᵀ (D, D) of the singular value decomposition P·B·Rᵀ: the nearest orthogonal matrix; NaN if it is not
-/// found.
-pub(crate) fn nearest_rotation(matrix: &Array2<f64>) -> Array2<f64> {
-    let d = matrix.nrows();
-    match faer::Mat::from_fn(d, d, |i, j| matrix[[i, j]]).svd() {
-        Ok(svd) => {
-            let rotation = svd.U() * svd.V().transpose();
-            Array2::from_shape_fn((d, d), |(i, j)| rotation[(i, j)])
-        }
-        Err(_) => Array2::from_elem((d, d), f64::NAN),
-    }
-}
-
 /// Returns the D-th root of the product of D numbers; NaN if one is negative.
 pub(crate) fn geometric_mean<'a>(numbers: impl ExactSizeIterator<Item = &'a f64>) -> f64 {
     let d = numbers.len() as f64;

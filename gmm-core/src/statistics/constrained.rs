@@ -1,8 +1,8 @@
 //! The M-step of covariances that share a part: it turns each component's own covariance into that of the model.
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::Covariances;
-use crate::model::decomposition::{composed, eigen, geometric_mean, nearest_rotation, variances_along};
-use crate::model::linalg::{precision_cholesky, trace_of_product};
+use crate::model::decomposition::{composed, eigen, geometric_mean, variances_along};
+use crate::model::linalg::{nearest_rotation, precision_cholesky, trace_of_product};
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
@@ -21,10 +21,10 @@ const MAX_TURNS: usize = 10_000;
 /// numbers that no factorisation takes.
 pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, previous: &Mixture) {
     let model = previous.covariance_model();
-    if model.is_plain() {
+    let alive: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] > 0.0).collect();
+    if model.is_plain() || alive.is_empty() {
         return;
     }
-    let alive: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] > 0.0).collect();
     let n = counts.select(Axis(0), &alive);
     match covariances {
         Covariances::Spherical(v) => {
@@ -187,6 +187,8 @@ fn equal_axes(
         let shapes = &variances / &column(&means_of_rows(&variances));
         (variances, shapes)
     };
+    // Numbers that no factorisation takes, if there is none.
+    let rotation = |sum: &Array2<f64>| nearest_rotation(sum).unwrap_or_else(|| Array2::from_elem((d, d), f64::NAN));
     let mut axes = previous.common_axes();
     let of_previous: Vec<_> = alive.iter().map(|&c| previous.matrix(c)).collect();
     let (mut variances, mut shapes) = along(&axes, &of_previous);
@@ -197,14 +199,14 @@ fn equal_axes(
             let lowered = w - &(Array2::<f64>::eye(d) * largest[c]);
             sum += &(axes.t().dot(&lowered) / column(&shapes.row(c).to_owned()));
         }
-        axes = nearest_rotation(&sum).reversed_axes();
+        axes = rotation(&sum).reversed_axes();
         let mut sum = Array2::<f64>::zeros((d, d));
         for (c, w) in scatter.iter().enumerate() {
             let precisions = shapes.row(c).mapv(f64::recip);
             let most = precisions.iter().copied().fold(0.0, f64::max);
             sum += &(w.dot(&axes) * &(precisions - most));
         }
-        axes = nearest_rotation(&sum);
+        axes = rotation(&sum);
         (variances, shapes) = along(&axes, &scatter);
         let now = (&variances / &shapes).sum();
         let moves = change(before, now) > TOLERANCE;

@@ -199,7 +199,7 @@ impl Statistics {
         }
         // Components that share a part retain it together, unless they have none yet.
         let whole = model.shares() && !tied;
-        if (failures.len() == n_alive || whole && previous.is_round())
+        if (failures.len() == n_alive || whole && !failures.is_empty() && previous.is_round())
             && let Some(failure) = failures.drain(..).min_by_key(component_of)
         {
             return Err(failure);

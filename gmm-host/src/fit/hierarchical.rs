@@ -97,12 +97,16 @@ impl Hierarchy {
     /// place of one that is merged into another.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for another model; [`Error::TooFewSamples`] for less than two rows;
+    /// [`Error::BadParameter`] for another model; [`Error::TooFewSamples`] for less than two rows, [`Error::EmptyData`] for no
+    /// column;
     /// [`Error::Memory`] where the memory cannot hold the numbers.
     pub fn new(x: ArrayView2<'_, f64>, model: CovarianceModel, transformation: Transformation) -> Result<Self> {
         let n = x.nrows();
         if n < 2 {
             return Err(Error::TooFewSamples { n_samples: n, n_components: 2 });
+        }
+        if x.ncols() == 0 {
+            return Err(Error::EmptyData { rows: n, columns: 0 });
         }
         let known = [CovarianceModel::EII, CovarianceModel::VII, CovarianceModel::EEE, CovarianceModel::VVV];
         if !known.contains(&model) {
@@ -141,9 +145,10 @@ impl Hierarchy {
     /// begin with the same.
     pub(super) fn of_start(x: ArrayView2<'_, f64>) -> Result<Self> {
         static LAST: Mutex<Option<(Array2<f64>, Hierarchy)>> = Mutex::new(None);
-        let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((_, known)) = last.filter(|(rows, _)| rows == x) {
-            return Ok(known);
+        if let Some((rows, known)) = &*LAST.lock().unwrap_or_else(PoisonError::into_inner)
+            && rows == x
+        {
+            return Ok(known.clone());
         }
         let model = if x.nrows() > x.ncols() { CovarianceModel::VVV } else { CovarianceModel::EII };
         let made = Self::new(x, model, Transformation::ScaledSvd)?;
@@ -175,7 +180,8 @@ pub(super) fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
         let Some(narrowest) = (0..bounds.len() - 1).min_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
         bounds.remove(narrowest);
     }
-    x.iter().map(|v| bounds[1..bounds.len() - 1].partition_point(|bound| bound <= v)).collect()
+    let inner = bounds.get(1..bounds.len().saturating_sub(1)).unwrap_or_default();
+    x.iter().map(|v| inner.partition_point(|bound| bound <= v)).collect()
 }
 
 /// A group of rows: how many, the first of them, their sum, and the within scatter.

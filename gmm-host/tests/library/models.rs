@@ -235,6 +235,10 @@ fn collapses_and_bad_input_are_errors_or_retained() {
     assert!(of_model(CovarianceModel::VEV).standardized(&units).unwrap_err().to_string().contains("VEV"));
     assert!(of_model(CovarianceModel::VEV).standardized(&units.clone().isotropic()).is_ok());
     assert!(of_model(CovarianceModel::VEE).standardized(&units).is_ok());
+    // One constant column has no quantiles to begin at.
+    let flat = GaussianMixtureParams::new(2).init_params(InitParams::Hierarchical).fit(&Array2::<f64>::ones((10, 1)));
+    assert!(flat.unwrap_err().to_string().contains("component 1"));
+    assert!(Hierarchy::new(Array2::zeros((3, 0)).view(), CovarianceModel::EII, Transformation::None).is_err());
     assert!("XYZ".parse::<CovarianceModel>().unwrap_err().to_string().contains("VEV"));
     assert_eq!("tied-spherical".parse::<CovarianceModel>().unwrap(), CovarianceModel::EII);
 }

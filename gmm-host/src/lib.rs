@@ -29,8 +29,8 @@
 //! count
 //! device: memory_plan, gpus, names, auto, load
 //! source
-//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, hierarchical, init, moments,
-//!     iterate, em, variational, many, grow, select, merge, mclust, stepwise
+//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, noise,
+//!     hierarchical, init, moments, extent, iterate, em, variational, many, grow, select, merge, mclust, stepwise
 //! predict, linfa
 //! ```
 #[cfg(feature = "clap")]
@@ -67,6 +67,8 @@ pub mod model {
     pub use gmm_core::model::distances::{Estimate, Transport};
     #[doc(inline)]
     pub use gmm_core::model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
+    #[doc(inline)]
+    pub use gmm_core::model::noise::Noise;
     #[doc(inline)]
     pub use gmm_core::model::one_dimension::{OnAxis, Region};
     #[doc(inline)]

@@ -5,16 +5,22 @@ use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
 use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
-use gaussmix::model::{Covariances, Order};
-use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
+use gaussmix::model::{Covariances, Noise, Order};
+use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis, s};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// The beginning of the bytes of a mixture; its last byte is the version.
 const MAGIC: &Magic = b"gmmmix_\x01";
+/// That of a mixture with noise.
+const MAGIC_OF_NOISE: &Magic = b"gmmmixn\x01";
+
+/// The volume, and the lower and upper bounds (D,), of noise.
+type NoiseParts = (f64, Vec<f64>, Vec<f64>);
 
 #[pyclass(frozen, module = "gaussmix._core")]
 pub struct Mixture(pub gaussmix::model::Mixture);
@@ -23,6 +29,11 @@ impl Mixture {
     /// Returns the count of numbers computed for `n` samples or places.
     fn numbers(&self, n: usize) -> usize {
         n.saturating_mul(self.0.n_components()).saturating_mul(self.0.n_features())
+    }
+
+    /// Returns the label of a component in Python: −1 of noise.
+    pub fn label(&self, component: usize) -> i64 {
+        if self.0.is_noise(component) { -1 } else { component as i64 }
     }
 
     /// Returns the count of numbers computed for all pairs of components.
@@ -76,11 +87,35 @@ fn product(factor: &Covariances) -> Covariances {
 fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     let sizes = |k: usize, d: usize| k.checked_mul(d)?.checked_add(k);
     let wrong = || PyValueError::new_err("these bytes are not those of a mixture");
-    let Read { model, k, d, mut numbers, matrices } = bytes::read(MAGIC, bytes, sizes).ok_or_else(wrong)?;
+    let noisy = bytes.starts_with(MAGIC_OF_NOISE);
+    // Of noise: its weight, its volume and its bounds.
+    let of_noise = |k: usize, d: usize| sizes(k, d)?.checked_add(d.checked_mul(2)?.checked_add(2)?);
+    let read = if noisy { bytes::read(MAGIC_OF_NOISE, bytes, of_noise) } else { bytes::read(MAGIC, bytes, sizes) };
+    let Read { model, k, d, mut numbers, matrices } = read.ok_or_else(wrong)?;
+    let noise = numbers.split_off(k + k * d);
     let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
-    gaussmix::model::Mixture::new(numbers.into(), means, matrices)
+    let [weight, volume, bounds @ ..] = &noise[..] else {
+        return gaussmix::model::Mixture::new(numbers.into(), means, matrices)
+            .and_then(|mixture| mixture.with_covariance_model(model))
+            .map_err(exception);
+    };
+    let (lower, upper) = bounds.split_at(d);
+    let noise = Noise { volume: *volume, lower: lower.to_vec(), upper: upper.to_vec() };
+    numbers.push(*weight);
+    with_noise(numbers.into(), means, matrices, noise)
         .and_then(|mixture| mixture.with_covariance_model(model))
         .map_err(exception)
+}
+
+/// Returns the mixture of K Gaussians and noise with these weights (K + 1,).
+fn with_noise(
+    weights: Array1<f64>,
+    means: Array2<f64>,
+    covariances: Covariances,
+    noise: Noise,
+) -> gaussmix::Result<gaussmix::model::Mixture> {
+    let k = means.nrows();
+    gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?.with_noise(weights, noise)
 }
 
 pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_, PyDict>> {
@@ -163,39 +198,51 @@ impl Mixture {
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let (weights, means) = (self.0.weights(), self.0.means());
-        let numbers = weights.iter().chain(&means).copied();
-        let model = self.0.covariance_model();
-        PyBytes::new(py, &bytes::write(MAGIC, model, means.dim(), numbers, self.0.covariances()))
+        let k = self.0.n_gaussians();
+        let (weights, means, model) = (self.0.weights(), self.0.means(), self.0.covariance_model());
+        let numbers = weights.into_iter().take(k).chain(means.slice_move(s![..k, ..])).copied();
+        let Some(noise) = self.0.noise() else {
+            return PyBytes::new(py, &bytes::write(MAGIC, model, means.dim(), numbers, self.0.covariances()));
+        };
+        let gaussians = self.0.without_noise();
+        let of_noise = [weights[k], noise.volume].into_iter().chain(noise.lower.iter().chain(&noise.upper).copied());
+        let (shape, numbers) = (gaussians.means().dim(), numbers.chain(of_noise));
+        PyBytes::new(py, &bytes::write(MAGIC_OF_NOISE, model, shape, numbers, gaussians.covariances()))
     }
 
     /// Builds a mixture from the attributes of an estimator, which may have been set by hand: as in scikit-learn the
     /// factors of the precisions count. If they agree with the covariances, the covariances are used, so that inverting
     /// twice loses nothing.
     #[staticmethod]
+    #[pyo3(signature = (weights, means, covariances, precisions_cholesky, covariance_type, noise=None))]
     fn from_attributes(
         weights: &Bound<'_, PyAny>,
         means: &Bound<'_, PyAny>,
         covariances: Option<&Bound<'_, PyAny>>,
         precisions_cholesky: &Bound<'_, PyAny>,
         covariance_type: &str,
+        noise: Option<NoiseParts>,
     ) -> PyResult<Self> {
         let model = arrays::covariance_model(covariance_type)?;
         let covariance_type = model.form();
-        let (weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
+        let (all_weights, means) = (arrays::vector("weights_", weights)?, arrays::matrix("means_", means)?);
         let (k, d) = means.dim();
+        let weights = if noise.is_some() { Array1::from_elem(k, 1.0 / k as f64) } else { all_weights.clone() };
+        let with_noise = |mixture: gaussmix::model::Mixture| {
+            let mixture = mixture.with_covariance_model(model).map_err(exception)?;
+            let Some((volume, lower, upper)) = noise else { return Ok(Self(mixture)) };
+            let noise = Noise { volume, lower, upper };
+            mixture.with_noise(all_weights.clone(), noise).map(Self).map_err(exception)
+        };
         let factor = arrays::covariances(covariance_type, k, d, numbers(precisions_cholesky)?)?;
         if let Some(covariances) = covariances
             && let Ok(covariances) = arrays::covariances(covariance_type, k, d, numbers(covariances)?)
             && let Ok(mixture) = gaussmix::model::Mixture::new(weights.clone(), means.clone(), covariances)
             && is_factor(&factor, &mixture)
         {
-            return mixture.with_covariance_model(model).map(Self).map_err(exception);
+            return with_noise(mixture);
         }
-        gaussmix::model::Mixture::from_precisions(weights, means, product(&factor))
-            .and_then(|mixture| mixture.with_covariance_model(model))
-            .map(Self)
-            .map_err(exception)
+        with_noise(gaussmix::model::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?)
     }
 
     /// Builds a mixture from precisions in the shape of the covariance type.
@@ -239,7 +286,25 @@ impl Mixture {
 
     #[getter]
     fn covariance_type(&self) -> &'static str {
-        self.0.covariance_type().name()
+        self.0.covariance_model().form().name()
+    }
+
+    /// Returns the volume and the bounds of the noise, if the mixture has one.
+    #[getter]
+    fn noise(&self) -> Option<NoiseParts> {
+        self.0.noise().map(|noise| (noise.volume, noise.lower.clone(), noise.upper.clone()))
+    }
+
+    /// Returns the Gaussians with noise beside them; `weights` (K + 1,) replace theirs.
+    fn with_noise(&self, weights: &Bound<'_, PyAny>, noise: NoiseParts) -> PyResult<Self> {
+        let (volume, lower, upper) = noise;
+        let weights = arrays::vector("weights", weights)?;
+        self.0.without_noise().with_noise(weights, Noise { volume, lower, upper }).map(Self).map_err(exception)
+    }
+
+    /// Returns the Gaussians alone, with weights of sum 1.
+    fn without_noise(&self) -> Self {
+        Self(self.0.without_noise().into_owned())
     }
 
     #[getter]
@@ -267,24 +332,26 @@ impl Mixture {
         self.0.weights().to_pyarray(py)
     }
 
+    /// The means of the Gaussians.
     #[getter]
     fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.means().to_pyarray(py)
+        self.0.means().slice(s![..self.0.n_gaussians(), ..]).to_pyarray(py)
     }
 
+    /// The covariances of the Gaussians, as the following.
     #[getter]
     fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, self.0.covariances())
+        arrays::covariances_to_numpy(py, self.0.without_noise().covariances())
     }
 
     #[getter]
     fn precisions<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.precisions())
+        arrays::covariances_to_numpy(py, &self.0.without_noise().precisions())
     }
 
     #[getter]
     fn precisions_cholesky<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
+        arrays::covariances_to_numpy(py, &self.0.without_noise().precisions_cholesky())
     }
 
     /// Returns the plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D) and the labels
@@ -295,7 +362,7 @@ impl Mixture {
         py: Python<'py>,
         names: Vec<String>,
     ) -> (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, [String; 2]) {
-        let plane = gaussmix_cli::Plane::of(&self.0, &names);
+        let plane = gaussmix_cli::Plane::of(&self.0.without_noise(), &names);
         (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
     }
 
@@ -308,7 +375,7 @@ impl Mixture {
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<i64>>)> {
         let (x, labels) =
             interruptible(py, self.numbers(n_samples), || self.0.sample(n_samples, seed))?.map_err(exception)?;
-        let labels: Vec<i64> = labels.into_iter().map(|k| k as i64).collect();
+        let labels: Vec<i64> = labels.into_iter().map(|k| self.label(k)).collect();
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
 

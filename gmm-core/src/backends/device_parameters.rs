@@ -25,7 +25,7 @@ pub struct DeviceParameters<T> {
     pub n_components: usize,
     /// D.
     pub n_features: usize,
-    /// s (K, D), row-major.
+    /// s (K, D), row-major; zeros for noise.
     pub scale: Vec<T>,
     /// m (K, D), row-major; with `around_means`, the components' means in the frame.
     pub shift: Vec<T>,
@@ -153,6 +153,10 @@ impl<T: Float> DeviceParameters<T> {
                 let mut matrices = numbers_in(former, k * triangle(d));
                 let rows = rows.zip(matrices.par_chunks_exact_mut(triangle(d))).enumerate();
                 let component = |(c, (shift, matrix)): (usize, (&mut [T], &mut [T]))| {
+                    if let Some(constant) = noise_constant(mixture, frame, c) {
+                        matrix.fill(T::from_f64(0.0));
+                        return Ok(constant);
+                    }
                     let u = row_major(u.index_axis(Axis(0), c));
                     with_matrix(
                         mixture,
@@ -276,6 +280,13 @@ pub fn frame_offset(d: usize, log2_scale: f64) -> f64 {
     d as f64 * feature_offset() + log2_scale
 }
 
+/// Returns log₂ of the density of a component that is noise, less [`frame_offset`]; its scales and shifts are zero.
+fn noise_constant(mixture: &Mixture, frame: &Frame, c: usize) -> Option<f64> {
+    let noise = mixture.noise().filter(|_| mixture.is_noise(c))?;
+    let offset = frame_offset(mixture.n_features(), frame.log2_scale);
+    Some(mixture.log2_weight(c) - noise.volume.log_2() - offset)
+}
+
 /// Returns log₂ of 1/√(2π) over √(log₂e / 2).
 fn feature_offset() -> f64 {
     -0.5 * (std::f64::consts::TAU * std::f64::consts::LOG2_E / 2.0).log_2()
@@ -291,6 +302,11 @@ fn diagonal<T: Float>(
     shift: &mut [T],
 ) -> Result<f64> {
     let log2_weight = mixture.log2_weight(c);
+    if let Some(constant) = noise_constant(mixture, frame, c) {
+        scale.fill(T::from_f64(0.0));
+        shift.fill(T::from_f64(0.0));
+        return Ok(constant);
+    }
     if log2_weight == f64::NEG_INFINITY {
         scale.fill(T::from_f64(0.0));
         shift.fill(T::from_f64(0.0));

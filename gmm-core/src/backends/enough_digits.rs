@@ -58,7 +58,7 @@ fn squares(mixture: &Mixture, frame: &Frame) -> Vec<f64> {
     }
     let of_component = if mixture.factor().is_some() { d * d / 8 } else { d };
     map_rows((0..weights.len()).into_par_iter(), at_once(of_component), |c| {
-        if weights[c] == 0.0 {
+        if weights[c] == 0.0 || mixture.is_noise(c) {
             return 0.0;
         }
         let mean = &means[c * d..][..d];
@@ -212,6 +212,10 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
     }
 
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
+        // Kernels of batches know Gaussians only.
+        if mixtures.iter().any(|mixture| mixture.noise().is_some()) {
+            return mixtures.iter().map(|mixture| self.log_likelihood(mixture)).collect();
+        }
         let suffices: Vec<bool> = mixtures.iter().map(|m| self.suffices(m, Operation::LogLikelihood)).collect();
         let result = if suffices.iter().all(|suffices| *suffices) {
             self.framed().log_likelihood_batch(mixtures)

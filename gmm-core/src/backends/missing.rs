@@ -52,6 +52,7 @@ impl<'a, C: Evaluator + 'a> MissingEngine<'a, C> {
     }
 
     fn side_for(&mut self, mixture: &Mixture) -> Result<&mut (dyn Evaluator + 'a)> {
+        mixture.check_no_noise("missing values under the density")?;
         self.side(mixture.covariance_type())
     }
 }

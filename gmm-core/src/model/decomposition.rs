@@ -17,9 +17,9 @@ pub struct Decomposition {
 }
 
 impl Mixture {
-    /// Returns the volumes, shapes and orientations of the covariances.
+    /// Returns the volumes, shapes and orientations of the covariances of K Gaussians.
     pub fn decomposition(&self) -> Decomposition {
-        let (k, d) = self.means().dim();
+        let (k, d) = (self.n_gaussians(), self.n_features());
         let mut orientations = Array3::zeros((k, d, d));
         let mut variances = Array2::zeros((k, d));
         let common = (self.covariance_model().has_common_axes()).then(|| self.common_axes());
@@ -51,7 +51,7 @@ impl Mixture {
         let round = |c: usize| {
             self.matrix(c).indexed_iter().all(|((i, j), v)| *v == if i == j { self.variance(c, 0) } else { 0.0 })
         };
-        d > 0 && (0..self.n_components()).all(round)
+        d > 0 && (0..self.n_gaussians()).all(round)
     }
 
     /// Returns the axes (D, D) that all components share, as columns: those of a sum with unequal shares, so that
@@ -59,7 +59,7 @@ impl Mixture {
     pub(crate) fn common_axes(&self) -> Array2<f64> {
         let d = self.n_features();
         let mut sum = Array2::zeros((d, d));
-        for c in 0..self.n_components() {
+        for c in 0..self.n_gaussians() {
             let matrix = self.matrix(c);
             let share = (1.0 + c as f64).sqrt() / matrix.diag().sum();
             sum.scaled_add(share, &matrix);

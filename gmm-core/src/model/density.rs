@@ -12,7 +12,7 @@ const FROM_AFAR: f64 = 1e-200;
 /// A mixture with its normalising constants, evaluated sample by sample.
 pub struct Density<'a> {
     mixture: &'a Mixture,
-    /// log πₖ − ½ log |2πΣₖ| (K,).
+    /// log πₖ − ½ log |2πΣₖ| (K,); of noise log(πₖ / volume).
     log_norm: Vec<f64>,
     /// Uᵀ(x − μ) of one component.
     y: Vec<f64>,
@@ -31,6 +31,9 @@ impl<'a> Density<'a> {
             _ => 0.0,
         };
         let log_norm = (0..k).map(|c| {
+            if let (true, Some(noise)) = (mixture.is_noise(c), mixture.noise()) {
+                return mixture.log_weight(c) - noise.volume.log_e();
+            }
             let half_log_det = match mixture.factor() {
                 Some(Covariances::Full(u)) => half_log_det(u.index_axis(Axis(0), c)),
                 Some(_) => tied,
@@ -41,7 +44,7 @@ impl<'a> Density<'a> {
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
     }
 
-    /// Returns log πₖ − ½ log |2πΣₖ| of a component.
+    /// Returns log πₖ − ½ log |2πΣₖ| of a component; of noise log(πₖ / volume).
     pub fn log_norm(&self, c: usize) -> f64 {
         self.log_norm[c]
     }
@@ -118,6 +121,10 @@ impl<'a> Density<'a> {
     /// Writes |Uᵀ(x − μ)|² of every component into `out` (K,), with distances multiplied by `scale`.
     fn squares(&mut self, x: ArrayView1<'_, f64>, scale: f64, out: &mut [f64]) {
         for (c, out) in out.iter_mut().enumerate() {
+            if self.mixture.is_noise(c) {
+                *out = 0.0;
+                continue;
+            }
             let means = self.mixture.means();
             for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
                 *d = x * scale - m * scale;

@@ -222,6 +222,7 @@ impl Mixture {
     }
 
     pub(super) fn check_same_features(&self, other: &Self) -> Result<()> {
+        [self, other].into_iter().try_for_each(|mixture| mixture.check_no_noise("the distance or product"))?;
         let (d, (k, got)) = (self.n_features(), other.means().dim());
         if d == got {
             return Ok(());

@@ -78,6 +78,7 @@ impl Dependence {
 
 /// Returns the mixture of some features, at least one, in the given order. Errors as [`Marginal::new`].
 pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture> {
+    mixture.check_no_noise("a part")?;
     let (k, d) = (mixture.n_components(), features.len());
     let covariances = match mixture.covariances() {
         Covariances::Full(v) => {

@@ -23,6 +23,7 @@ impl Mixture {
     /// # Errors
     /// [`Error::BadParameter`] for zero components, or more than the mixture has; [`Error::Memory`].
     pub fn reduce(&self, n_components: usize) -> Result<(Self, f64)> {
+        self.check_no_noise("the reduction")?;
         let k = self.n_components();
         if n_components == 0 || n_components > k {
             let remedy = "give a number from 1 to the number of components";

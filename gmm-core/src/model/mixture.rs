@@ -2,6 +2,7 @@
 use super::covariance_model::CovarianceModel;
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
+use super::noise::Noise;
 use crate::compensated::log_softmax;
 use crate::error::{Error, Result};
 use crate::reproducible::Functions;
@@ -34,6 +35,8 @@ pub struct Mixture {
     factor: Option<Covariances>,
     /// The logarithms of the weights (K,), if some are too small: those weights hold the smallest normal number.
     log_weights: Option<Array1<f64>>,
+    /// The noise, if the last component is one.
+    noise: Option<Noise>,
 }
 
 impl Mixture {
@@ -100,7 +103,7 @@ impl Mixture {
     ) -> Result<Self> {
         check_weights_and_means(&weights, &means)?;
         let model = covariances.covariance_type().into();
-        Ok(Self { weights, means, covariances, model, factor, log_weights: None })
+        Ok(Self { weights, means, covariances, model, factor, log_weights: None, noise: None })
     }
 
     /// Declares the model of the covariances, which are taken to satisfy its constraints. M-steps keep it, and
@@ -109,7 +112,12 @@ impl Mixture {
     /// # Errors
     /// [`Error::WrongCovarianceType`] for a model of another form.
     pub fn with_covariance_model(mut self, model: CovarianceModel) -> Result<Self> {
-        if model.form() != self.covariance_type() {
+        // With noise each Gaussian has its own copy of a tied covariance.
+        let form = match model.form() {
+            CovarianceType::Tied if self.noise.is_some() => CovarianceType::Full,
+            form => form,
+        };
+        if form != self.covariance_type() {
             let (what, expected, got) = ("the covariances", model.form().name(), self.covariance_type().name());
             return Err(Error::WrongCovarianceType { what, expected, got });
         }
@@ -139,6 +147,17 @@ impl Mixture {
         Ok((self, total))
     }
 
+    /// Declares the last component to be noise, or none.
+    pub(crate) fn with_noise_of(mut self, noise: Option<Noise>) -> Self {
+        self.noise = noise;
+        self
+    }
+
+    /// Returns the noise, if the last component is one.
+    pub fn noise(&self) -> Option<&Noise> {
+        self.noise.as_ref()
+    }
+
     pub(crate) fn with_weights_of(mut self, other: &Self) -> Self {
         self.log_weights.clone_from(&other.log_weights);
         self.weights.clone_from(&other.weights);
@@ -153,7 +172,26 @@ impl Mixture {
             model: self.model,
             factor: self.factor.as_ref().map(|factor| factor.select(order)),
             log_weights: self.log_weights.as_ref().map(|v| v.select(Axis(0), order)),
+            // The noise is the last component, or left out.
+            noise: self.noise.clone().filter(|_| order.last() == Some(&(self.n_components() - 1))),
         }
+    }
+
+    /// Returns the first components alone, with weights of sum 1, or equal ones if all are zero, and a tied covariance
+    /// in its own form.
+    pub(crate) fn first(&self, n: usize) -> Self {
+        let mut first = self.permuted(&Vec::from_iter(0..n));
+        let sum = first.weights.sum();
+        first.weights.map_inplace(|v| *v = if sum > 0.0 { *v / sum } else { 1.0 / n as f64 });
+        first.log_weights = None;
+        if self.model == CovarianceModel::EEE {
+            let shared = |covariances| match covariances {
+                Covariances::Full(v) => Covariances::Tied(v.index_axis_move(Axis(0), 0)),
+                other => other,
+            };
+            (first.covariances, first.factor) = (shared(first.covariances), first.factor.map(shared));
+        }
+        first
     }
 
     /// Returns the logarithm of a component's weight; −∞ for a weight of zero.
@@ -274,10 +312,12 @@ impl Mixture {
         }
     }
 
-    /// Returns the number of free parameters: covariances, means, and K − 1 weights.
+    /// Returns the number of free parameters: covariances, means, and K − 1 weights; with noise two more, its weight
+    /// and its volume.
     pub fn n_parameters(&self) -> usize {
-        let (k, d) = self.means.dim();
-        self.model.n_parameters(k, d) + k * d + k - 1
+        let (k, d) = (self.n_gaussians(), self.n_features());
+        let of_noise = if self.noise.is_some() { 2 } else { 0 };
+        self.model.n_parameters(k, d) + k * d + k - 1 + of_noise
     }
 
     /// Returns the (marginal) variance of component `k` along feature `j`.
@@ -336,7 +376,7 @@ pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usi
 
 #[cfg(feature = "serde")]
 mod serialised {
-    use super::{CovarianceModel, Covariances, Error, Mixture, Result};
+    use super::{CovarianceModel, Covariances, Error, Mixture, Noise, Result};
     use ndarray::{Array1, Array2};
 
     /// The serialised form of a mixture: its parameters, without values computed from them.
@@ -348,12 +388,16 @@ mod serialised {
         /// Given where it is not that of the covariances' type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         covariance_model: Option<CovarianceModel>,
+        /// That of the last component, if it is noise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noise: Option<Noise>,
     }
 
     impl From<Mixture> for Parts {
         fn from(mixture: Mixture) -> Self {
-            let Mixture { weights, means, covariances, model, .. } = mixture;
-            Self { weights, means, covariances, covariance_model: (!model.is_plain()).then_some(model) }
+            let Mixture { weights, means, covariances, model, noise, .. } = mixture;
+            let covariance_model = (!model.is_plain() || noise.is_some()).then_some(model);
+            Self { weights, means, covariances, covariance_model, noise }
         }
     }
 
@@ -361,7 +405,7 @@ mod serialised {
         type Error = Error;
 
         fn try_from(parts: Parts) -> Result<Self> {
-            let mixture = Self::new(parts.weights, parts.means, parts.covariances)?;
+            let mixture = Self::new(parts.weights, parts.means, parts.covariances)?.with_noise_of(parts.noise);
             match parts.covariance_model {
                 Some(model) => mixture.with_covariance_model(model),
                 None => Ok(mixture),

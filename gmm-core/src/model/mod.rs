@@ -10,6 +10,8 @@ pub mod linalg;
 pub mod marginal;
 pub mod merging;
 pub mod mixture;
+pub mod noise;
+pub mod noise_component;
 pub mod one_dimension;
 pub mod order;
 pub mod products;

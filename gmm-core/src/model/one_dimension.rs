@@ -137,6 +137,7 @@ struct Line {
 
 impl Line {
     fn new(mixture: &Mixture) -> Result<Self> {
+        mixture.check_no_noise("the distribution function")?;
         Interrupt::current().check()?;
         let (k, d) = mixture.means().dim();
         if d != 1 {

@@ -30,7 +30,7 @@ impl Mixture {
     /// # Errors
     /// [`Error::NoSuchFeature`]; [`Error::BadParameter`] if the numbers are not a permutation.
     pub fn sorted(&self, order: &Order) -> Result<Self> {
-        let mut numbers: Vec<usize> = (0..self.n_components()).collect();
+        let mut numbers: Vec<usize> = (0..self.n_gaussians()).collect();
         match order {
             Order::Weight => numbers.sort_by(|a, b| self.log_weight(*b).total_cmp(&self.log_weight(*a))),
             Order::Mean(feature) => {
@@ -52,6 +52,8 @@ impl Mixture {
                 numbers.clone_from(given);
             }
         }
+        // The noise stays last.
+        numbers.extend(self.n_gaussians()..self.n_components());
         Ok(self.permuted(&numbers))
     }
 }

@@ -66,6 +66,7 @@ impl Mixture {
     /// [`Error::ShapeMismatch`] if the numbers of features differ, or the number of weights is not that of the
     /// mixtures; [`Error::BadParameter`] for no mixtures, and for weights that are negative, not finite, or all zero.
     pub fn sum(mixtures: &[&Self], weights: &[f64]) -> Result<Self> {
+        mixtures.iter().try_for_each(|mixture| mixture.check_no_noise("the sum"))?;
         let Some(&first) = mixtures.first() else {
             let remedy = "give at least one mixture";
             return Err(Error::BadParameter { name: "mixtures", value: "empty".into(), remedy });

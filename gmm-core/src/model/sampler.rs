@@ -54,7 +54,7 @@ impl Mixture {
         Ok(MixtureSampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
     }
 
-    /// Draws N independent samples (N, D) and their components (N,). The same seed gives the same bits. Unlike
+    /// Draws N independent samples (N, D) and their components (N,); noise within its bounds. The same seed gives the same bits. Unlike
     /// scikit-learn's, the samples are not sorted by component.
     ///
     /// # Errors
@@ -85,6 +85,12 @@ impl MixtureSampler<'_> {
         for mut row in x.outer_iter_mut() {
             interrupt.check()?;
             let c = self.rng.sample(&self.component);
+            if let Some(noise) = self.mixture.noise().filter(|_| self.mixture.is_noise(c)) {
+                let bounds = noise.lower.iter().zip(&noise.upper);
+                row.iter_mut().zip(bounds).for_each(|(v, (a, b))| *v = a + (b - a) * self.rng.random::<f64>());
+                labels.push(c);
+                continue;
+            }
             z.fill_with(|| standard_normal(&mut self.rng));
             row.assign(&self.mixture.means().index_axis(Axis(0), c));
             match self.lower.get(c.min(self.lower.len().saturating_sub(1))) {

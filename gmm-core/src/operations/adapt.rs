@@ -67,6 +67,7 @@ impl Adaptation {
     /// mixture; as [`Mixture::new`] if a covariance is not usable.
     pub fn apply(&self, mixture: &Mixture, statistics: &Statistics) -> Result<Mixture> {
         self.check()?;
+        mixture.check_no_noise("the adaptation")?;
         let prior = Statistics::of_mixture(mixture, self.relevance);
         let mut joined = statistics.clone();
         joined.merge(&prior)?;

@@ -51,6 +51,7 @@ impl Statistics {
     /// # Errors
     /// [`Error::ShapeMismatch`] if the mixture has another K or D, [`Error::WrongCovarianceType`].
     pub fn gradient(&self, mixture: &Mixture) -> Result<Gradient> {
+        mixture.check_no_noise("the gradient")?;
         let (k, d) = self.means().dim();
         if mixture.means().dim() != (k, d) {
             let got = mixture.means().shape().to_vec();

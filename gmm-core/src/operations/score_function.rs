@@ -20,6 +20,7 @@ const BLOCK: usize = 128;
 pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Array2<f64>> {
     let (n, d) = (evaluator.n_samples(), evaluator.n_features());
     check_features(mixture, d)?;
+    mixture.check_no_noise("the score function")?;
     memory::check("the score function", &[n, d], size_of::<f64>(), "take fewer rows at a time")?;
     let responsibilities = evaluator.predict_proba(mixture)?;
     let precisions = mixture.precisions();

@@ -22,17 +22,18 @@ const MAX_TURNS: usize = 10_000;
 pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, previous: &Mixture) {
     let model = previous.covariance_model();
     let alive: Vec<usize> = (0..counts.len()).filter(|&c| counts[c] > 0.0).collect();
-    if model.is_plain() || alive.is_empty() {
+    // With noise each component has its own copy of a tied covariance.
+    if model.is_plain() && previous.noise().is_none() || alive.is_empty() {
         return;
     }
     let n = counts.select(Axis(0), &alive);
     match covariances {
-        Covariances::Spherical(v) => {
+        Covariances::Spherical(v) if model == CovarianceModel::EII => {
             let own = v.select(Axis(0), &alive);
             let shared = n.dot(&own) / n.sum();
             alive.iter().for_each(|&c| v[c] = shared);
         }
-        Covariances::Diag(v) => {
+        Covariances::Diag(v) if !model.is_plain() => {
             let mut variances = v.select(Axis(0), &alive);
             match model {
                 CovarianceModel::EEI => {
@@ -47,9 +48,14 @@ pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, pre
             }
             alive.iter().zip(variances.outer_iter()).for_each(|(&c, row)| v.row_mut(c).assign(&row));
         }
-        Covariances::Full(v) => {
+        Covariances::Full(v) if model != CovarianceModel::VVV => {
             let own: Vec<_> = alive.iter().map(|&c| v.index_axis(Axis(0), c).to_owned()).collect();
             let matrices = match model {
+                CovarianceModel::EEE => {
+                    let mut shared = Array2::zeros(own[0].raw_dim());
+                    own.iter().zip(&n / n.sum()).for_each(|(matrix, share)| shared.scaled_add(share, matrix));
+                    vec![shared; own.len()]
+                }
                 CovarianceModel::VEE => equal_shapes_and_axes(own, &n),
                 CovarianceModel::EVE | CovarianceModel::VVE => {
                     let equal_volume = model == CovarianceModel::EVE;
@@ -64,7 +70,7 @@ pub(super) fn constrain(covariances: &mut Covariances, counts: &Array1<f64>, pre
             };
             alive.iter().zip(&matrices).for_each(|(&c, matrix)| v.index_axis_mut(Axis(0), c).assign(matrix));
         }
-        Covariances::Tied(_) => {}
+        _ => {}
     }
 }
 

@@ -159,11 +159,23 @@ impl Freeze {
         Ok(())
     }
 
+    /// Freezes the place of the previous mixture's noise too.
+    pub(crate) fn with_noise_of(&self, previous: &Mixture) -> Self {
+        let noise = || Frozen::Components((previous.n_gaussians()..previous.n_components()).collect());
+        self.clone().or(Self { means: noise(), covariances: noise(), ..Self::default() })
+    }
+
     /// Returns the new weights: free ones are in proportion to `numbers`.
     pub fn weights(&self, numbers: Array1<f64>, previous: &Mixture) -> Array1<f64> {
         let k = numbers.len();
-        let numbers = if self.equal_weights { Array1::ones(k) } else { numbers };
         let mask = self.weights.mask(k);
+        let mut numbers = numbers;
+        if self.equal_weights {
+            let equal = |c: &usize| !mask[*c] && !previous.is_noise(*c);
+            let sum: f64 = (0..k).filter(equal).map(|c| numbers[c]).sum();
+            let each = sum / (0..k).filter(equal).count() as f64;
+            (0..k).filter(equal).for_each(|c| numbers[c] = each);
+        }
         let of_free: f64 = (0..k).filter(|&c| !mask[c]).map(|c| numbers[c]).sum();
         let of_frozen: f64 = (0..k).filter(|&c| mask[c]).map(|c| previous.weights()[c]).sum();
         if of_free == 0.0 {

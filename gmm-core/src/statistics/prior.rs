@@ -120,7 +120,7 @@ impl ConjugatePrior {
         let tied = mixture.covariance_type() == CovarianceType::Tied;
         let psi = Self::of_one(&self.covariance, d);
         let mut twice = 0.0;
-        for c in 0..k {
+        for c in (0..k).filter(|&c| !mixture.is_noise(c)) {
             let factor = mixture.factor_of(c);
             let log_det: f64 = match &factor {
                 Some(u) => -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>(),

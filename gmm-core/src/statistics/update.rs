@@ -131,7 +131,8 @@ impl Statistics {
         }
         previous.covariances().check_type("the previous covariances", self.covariance_type(), k, d)?;
         let model = previous.covariance_model();
-        freeze.check(k, model)?;
+        freeze.check(previous.n_gaussians(), model)?;
+        let freeze = &freeze.with_noise_of(previous);
         let pseudo_count = self.floor() + prior.map_or(0.0, ConjugatePrior::pseudo_count);
         let weights = if freeze.weights.any() || freeze.equal_weights {
             freeze.weights(&self.counts + pseudo_count, previous)
@@ -144,7 +145,8 @@ impl Statistics {
             self.add_prior(prior);
             divisor = prior.divisor(k);
         }
-        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor()).collect();
+        let noise = previous.noise().cloned();
+        let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor() && !previous.is_noise(c)).collect();
         // Components without any information about their covariance.
         let bare = if prior.is_some() { &[][..] } else { &empty };
         let mut means = self.means.clone();
@@ -163,12 +165,13 @@ impl Statistics {
         let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
         if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
-            let mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_covariance_model(model)?;
-            return Ok(Update { mixture, retained: empty });
+            let mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_noise_of(noise);
+            return Ok(Update { mixture: mixture.with_covariance_model(model)?, retained: empty });
         }
         let covariance_type = self.covariance_type();
         let tied = covariance_type == CovarianceType::Tied;
-        let divisors = Array1::from_shape_fn(k, |c| if bare.contains(&c) { 0.0 } else { self.counts[c] + divisor });
+        let is_without = |c: usize| bare.contains(&c) || previous.is_noise(c);
+        let divisors = Array1::from_shape_fn(k, |c| if is_without(c) { 0.0 } else { self.counts[c] + divisor });
         let mut covariances = self.into_covariances(means.view(), reg_covar, divisor);
         constrain(&mut covariances, &divisors, previous);
         if !tied {
@@ -177,8 +180,9 @@ impl Statistics {
             }
         }
         let (factor, mut failures) = covariances.factorise();
-        let n_alive = if tied { 1 } else { k - bare.len() };
-        let mut mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_covariance_model(model)?;
+        let n_alive = if tied { 1 } else { previous.n_gaussians() - bare.len() };
+        let mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_noise_of(noise);
+        let mut mixture = mixture.with_covariance_model(model)?;
         // Frozen components keep their factors, which may come from precisions.
         frozen.iter().for_each(|&c| mixture.copy_covariance(c, previous));
         failures.retain(|failure| component_of(failure).is_none_or(|c| !freeze.covariances.has(c)));
@@ -207,7 +211,7 @@ impl Statistics {
         let mut retained = empty;
         if whole && !(failures.is_empty() && doubtful.is_empty()) {
             (0..k).for_each(|c| mixture.copy_covariance(c, previous));
-            return Ok(Update { mixture, retained: (0..k).collect() });
+            return Ok(Update { mixture, retained: (0..previous.n_gaussians()).collect() });
         }
         for of in failures.iter().map(component_of).chain(doubtful) {
             mixture.copy_covariance(of.unwrap_or(0), previous);

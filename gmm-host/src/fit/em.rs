@@ -1,9 +1,11 @@
 //! Expectation-maximisation.
+use super::extent::with_noise;
 use super::fitting::steps::{Iterated, Steps};
 use super::fitting::{FitOptions, Fitting};
 use super::init::find;
 use super::map_prior::MapPrior;
 use super::moments::{covariance_of, moments};
+use super::noise::NoiseComponent;
 use super::options::options;
 use super::standard::Standardization;
 use super::subset::check_columns;
@@ -14,6 +16,7 @@ use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::on_pool_thread;
 use gmm_core::model::mixture::Mixture;
+use gmm_core::model::noise::Noise;
 use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
@@ -37,6 +40,12 @@ options! {
         /// constant, divided by the weight of the samples.
         #[cfg_attr(feature = "clap", arg(long, value_name = "PRIOR"))]
         prior: MapPrior,
+        /// Add a component of uniform density for outliers: default, its share at the start, or numbers that differ from
+        /// the defaults, as in share=0.1,volume=30.
+        ///
+        /// The mixture has K + 1 components then, of which the last is the noise. Samples must be complete.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "NOISE"))]
+        noise: NoiseComponent,
         /// Initial weights (K,), in place of the weights that `init_params` finds.
         #[cfg_attr(feature = "clap", arg(skip))]
         weights_init: Array1<f64>,
@@ -119,9 +128,16 @@ impl Em {
     }
 }
 
+/// What a fit by EM takes from the samples.
+pub struct EmPrior {
+    parameters: Option<ConjugatePrior>,
+    /// The noise, and its weight at the start.
+    noise: Option<(Noise, f64)>,
+}
+
 impl Steps for Em {
     type Model = Mixture;
-    type Prior = Option<ConjugatePrior>;
+    type Prior = EmPrior;
 
     fn check(&self, options: &FitOptions, has_start: bool) -> Result<()> {
         if has_start && self.has_initial_parameters() {
@@ -133,6 +149,7 @@ impl Steps for Em {
         }
         self.check_initial_parameters(options)?;
         self.prior.as_ref().map_or(Ok(()), MapPrior::check)?;
+        self.noise.as_ref().map_or(Ok(()), NoiseComponent::check)?;
         options.freeze.check(options.n_components, options.covariance_type)
     }
 
@@ -155,6 +172,9 @@ impl Steps for Em {
         }
         // A precision scales as the inverse of a covariance.
         self.precisions_init = self.precisions_init.map(|precisions| standard.restored_covariances(&precisions));
+        if let Some(volume) = self.noise.as_mut().and_then(|noise| noise.volume.as_mut()) {
+            *volume /= standard.scale().product();
+        }
         let Some(prior) = &mut self.prior else { return Ok(self) };
         for mut mean in prior.mean.iter_mut().flat_map(|means| means.axis_iter_mut(Axis(0))) {
             let of_standardized = standard.standardized_mean("the prior's mean", &mean.to_owned())?;
@@ -167,8 +187,9 @@ impl Steps for Em {
         Ok(self)
     }
 
-    fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Option<ConjugatePrior>> {
-        let Some(prior) = &self.prior else { return Ok(None) };
+    fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<EmPrior> {
+        let noise = self.noise.as_ref().map(|noise| noise.of_samples(evaluator)).transpose()?;
+        let Some(prior) = &self.prior else { return Ok(EmPrior { parameters: None, noise }) };
         let (k, d, kind) = (options.n_components, evaluator.n_features(), options.covariance_type.form());
         let MapPrior { weight_concentration, mean_precision, mean, degrees_of_freedom, covariance } = prior.clone();
         let (mean, covariance) = match (mean, covariance) {
@@ -188,13 +209,13 @@ impl Steps for Em {
         let nu = degrees_of_freedom.unwrap_or(d as f64 + 2.0);
         let known = ConjugatePrior::new(weight_concentration, mean_precision, mean, nu, covariance)?;
         known.check(k, d, kind)?;
-        Ok(Some(known))
+        Ok(EmPrior { parameters: Some(known), noise })
     }
 
     fn find(
         &self,
         options: &FitOptions,
-        prior: &Option<ConjugatePrior>,
+        prior: &EmPrior,
         evaluator: &mut dyn Evaluator,
         seed: (u64, u64),
     ) -> Result<Mixture> {
@@ -202,27 +223,26 @@ impl Steps for Em {
             check_columns(evaluator)?;
             return given;
         }
-        find(options, evaluator, seed)?.into_mixture(options, prior.as_ref())
+        find(options, evaluator, self.noise.as_ref(), seed)?.into_mixture(options, prior.parameters.as_ref())
     }
 
-    fn of_statistics(
-        &self,
-        options: &FitOptions,
-        _: &Option<ConjugatePrior>,
-        statistics: &Statistics,
-    ) -> Result<Mixture> {
+    fn of_statistics(&self, options: &FitOptions, _: &EmPrior, statistics: &Statistics) -> Result<Mixture> {
         Self::mixture_of(statistics, options.covariance_type, options.reg_covar)
     }
 
-    fn begin_at(&self, options: &FitOptions, given: Mixture) -> Result<Mixture> {
+    fn begin_at(&self, options: &FitOptions, prior: &EmPrior, given: Mixture) -> Result<Mixture> {
+        if given.noise().is_some() {
+            return Ok(given);
+        }
         let start = self.with_initial_parameters(given)?.with_covariance_model(options.covariance_type)?;
-        options.freeze.start(start)
+        let start = options.freeze.start(start)?;
+        prior.noise.as_ref().map_or_else(|| Ok(start.clone()), |noise| with_noise(&start, noise))
     }
 
     fn iterate(
         &self,
         FitOptions { reg_covar, freeze, .. }: &FitOptions,
-        prior: &Option<ConjugatePrior>,
+        EmPrior { parameters: prior, .. }: &EmPrior,
         evaluator: &mut dyn Evaluator,
         mixture: &Mixture,
     ) -> Result<Iterated<Mixture>> {
@@ -236,7 +256,7 @@ impl Steps for Em {
     }
 
     fn is_plain(&self) -> bool {
-        self.prior.is_none() && !self.has_initial_parameters()
+        self.prior.is_none() && self.noise.is_none() && !self.has_initial_parameters()
     }
 
     fn of_mixture(mixture: Mixture) -> Option<Mixture> {

@@ -178,7 +178,7 @@ pub(super) mod steps {
         ) -> Result<Self::Model>;
 
         /// Turns a start given by the caller into the model of the first iteration.
-        fn begin_at(&self, options: &FitOptions, given: Self::Model) -> Result<Self::Model>;
+        fn begin_at(&self, options: &FitOptions, prior: &Self::Prior, given: Self::Model) -> Result<Self::Model>;
 
         /// Makes an E-step and an M-step.
         fn iterate(
@@ -284,8 +284,8 @@ pub(super) enum Start<M> {
 pub(super) type Shape = (usize, usize, CovarianceType);
 
 pub(super) fn shape_of(model: &impl FittedModel) -> Shape {
-    let (k, d) = model.density().means().dim();
-    (k, d, model.density().covariance_type())
+    let density = model.density();
+    (density.n_gaussians(), density.n_features(), density.covariance_model().form())
 }
 
 pub(super) fn shape_of_statistics(statistics: &Statistics) -> Shape {

@@ -82,6 +82,7 @@ impl Checked<Fitting<Em>> {
 /// Returns the mixture with component `c` split in two along an axis of its covariance (0 is the longest). Each half
 /// has half of the weight; the second half is the last component.
 fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
+    mixture.check_no_noise("the growth")?;
     let d = mixture.n_features();
     let weight = mixture.weights()[c];
     // The old components, and a second copy of the split one.

@@ -10,6 +10,7 @@
 use super::fitting::FitOptions;
 use super::hierarchical::{Hierarchy, quantile_classes};
 use super::kmeans::Gaps;
+use super::noise::NoiseComponent;
 use super::options::InitParams;
 use super::points::Points;
 use super::subset::{SUBSET, Subset, subset};
@@ -91,13 +92,23 @@ pub(super) fn random_numbers((seed, stream): (u64, u64)) -> ChaCha8Rng {
     rng
 }
 
-/// Finds the start by `init_params`, with the random numbers of this seed and stream.
-pub(super) fn find(options: &FitOptions, evaluator: &mut dyn Evaluator, seed: (u64, u64)) -> Result<Found> {
-    options.find_start(evaluator, &mut random_numbers(seed))
+/// Finds the start by `init_params`, with the random numbers of this seed and stream, among all rows but the noise.
+pub(super) fn find(
+    options: &FitOptions,
+    evaluator: &mut dyn Evaluator,
+    noise: Option<&NoiseComponent>,
+    seed: (u64, u64),
+) -> Result<Found> {
+    options.find_start(evaluator, noise, &mut random_numbers(seed))
 }
 
 impl FitOptions {
-    fn find_start(&self, evaluator: &mut dyn Evaluator, rng: &mut ChaCha8Rng) -> Result<Found> {
+    fn find_start(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        noise: Option<&NoiseComponent>,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
         if let Some(labels) = evaluator.labels().cloned() {
             return self.start_with_labels(evaluator, &labels, rng);
@@ -112,7 +123,10 @@ impl FitOptions {
             InitParams::KMeans | InitParams::KMeansPlusPlus if wanted < n => wanted / 2,
             _ => wanted.min(n),
         };
-        let subset = subset(evaluator, k, wanted, rng)?;
+        let mut subset = subset(evaluator, k, wanted, rng)?;
+        if let Some(noise) = noise {
+            subset = noise.leave_out(subset, k)?;
+        }
         match self.init_params {
             InitParams::Random => self.random_start(&subset.rows.x, &subset.rows.weights, |_, _| true, rng),
             InitParams::Hierarchical => {
@@ -140,10 +154,10 @@ impl FitOptions {
                 let whole = subset.share == 1.0;
                 let points = Points::with_gaps(&subset.rows.x, &subset.rows.weights);
                 let passes = passes(n, subset.indices.len(), k, evaluator.n_features());
-                if whole || points.has_gaps() {
-                    // Scores do not tell how far a sample with missing values is.
+                if whole || points.has_gaps() || noise.is_some() {
+                    // Scores do not tell how far a sample with missing values is, and noise is far.
                     let (centres, converged) = self.seek(&points, passes, whole, rng);
-                    return self.start_at_centres(evaluator, &points, centres, converged && whole);
+                    return self.start_at_centres(evaluator, &points, centres, converged && whole || noise.is_some());
                 }
                 // Distant samples among the centres help some data (few distinct rows) and harm others (heavy tails).
                 let passes = (passes / 2).max(1);

@@ -261,7 +261,7 @@ impl<'a, M: Method> Course<'a, M> {
             RunStart::At(model, shift) => (model, shift),
             RunStart::Statistics(statistics) => (method.of_statistics(options, &self.prior, &statistics)?, 0.0),
         };
-        Ok((Fit { run, ..Fit::new(method.begin_at(options, model)?) }, shift))
+        Ok((Fit { run, ..Fit::new(method.begin_at(options, &self.prior, model)?) }, shift))
     }
 
     /// Fits by runs that take turns: in each round all go on, then the half with the lower bounds is dropped.

@@ -42,6 +42,7 @@ pub fn merge_down(
 
 /// Returns the mixture (K − 1) with its two closest components merged; K is at least two.
 fn merge_closest(mixture: &Mixture) -> Result<Mixture> {
+    mixture.check_no_noise("the merging")?;
     let k = mixture.n_components();
     let log_dets: Vec<f64> = (0..k).map(|c| mixture.log_det(c)).collect();
     let closest = (0..k)

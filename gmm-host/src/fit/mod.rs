@@ -1,5 +1,6 @@
 //! Fitting by expectation-maximisation, or by variational inference, over any backend.
 mod em;
+mod extent;
 mod fitting;
 mod grow;
 mod hierarchical;
@@ -11,6 +12,7 @@ mod map_prior;
 mod mclust;
 mod merge;
 mod moments;
+mod noise;
 mod options;
 mod outcome;
 mod points;
@@ -23,6 +25,7 @@ mod subset;
 mod variational;
 
 pub use em::{Em, GaussianMixtureParams};
+pub use extent::noise_of;
 pub use fitting::{Checked, FitOptions, FittedModel, Fitting, Method};
 pub use hierarchical::{Hierarchy, Transformation};
 pub use iterate::{RunStart, Starts};
@@ -30,6 +33,7 @@ pub use many::{ManyStarts, Watch, evaluate_each, fit_many};
 pub use map_prior::MapPrior;
 pub use mclust::{Me, me};
 pub use merge::merge_down;
+pub use noise::NoiseComponent;
 pub use options::InitParams;
 pub use outcome::{Callback, Fit, Iteration};
 pub use regularization::Regularized;

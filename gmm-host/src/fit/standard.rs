@@ -250,6 +250,11 @@ impl Standardization {
 
 impl Standardizable for Mixture {
     fn restored(&self, standard: &Standardization) -> Result<Self> {
+        if let Some(noise) = self.noise() {
+            let restored = self.without_noise().restored(standard)?;
+            return restored
+                .with_noise(self.weights().to_owned(), noise.moved(standard.scale.view(), standard.mean.view()));
+        }
         let means = &self.means() * &standard.scale + &standard.mean;
         let restored = Self::new(self.weights().to_owned(), means, standard.restored_covariances(self.covariances()))?;
         // Standardised units have what components share; spheres can become `diag`.
@@ -258,6 +263,11 @@ impl Standardizable for Mixture {
     }
 
     fn standardized(&self, standard: &Standardization, model: CovarianceModel) -> Result<Self> {
+        if let Some(noise) = self.noise() {
+            let (scale, shift) = (standard.scale.mapv(f64::recip), &standard.mean / &standard.scale);
+            let gaussians = self.without_noise().standardized(standard, model)?;
+            return gaussians.with_noise(self.weights().to_owned(), noise.moved(scale.view(), (-shift).view()));
+        }
         let (means, covariances) = standardized_parts(standard, self.means(), self.covariances(), model.form())?;
         Self::new(self.weights().to_owned(), means, covariances)?.with_covariance_model(model)
     }

@@ -21,6 +21,15 @@ pub(super) struct Subset {
     pub share: f64,
 }
 
+impl Subset {
+    /// Keeps the rows of these positions.
+    pub fn of(self, kept: &[usize]) -> Self {
+        let Rows { x, weights } = &self.rows;
+        let rows = Rows { x: x.select(Axis(0), kept), weights: weights.select(Axis(0), kept) };
+        Self { rows, indices: kept.iter().map(|&i| self.indices[i]).collect(), share: self.share }
+    }
+}
+
 /// Returns `size` random samples with weight; more if too few have weight, or if a column has no value in them.
 ///
 /// # Errors
@@ -45,9 +54,7 @@ pub(super) fn subset(evaluator: &mut dyn Evaluator, k: usize, mut size: usize, r
             return Err(Error::UnobservedColumn { column });
         }
         if size == n || counted.len() >= 4 * k && unobserved.is_none() {
-            let rows = Rows { x: rows.x.select(Axis(0), &counted), weights: rows.weights.select(Axis(0), &counted) };
-            let indices = counted.iter().map(|&i| indices[i]).collect();
-            return Ok(Subset { rows, indices, share });
+            return Ok(Subset { rows, indices, share }.of(&counted));
         }
         size = size.saturating_mul(4).min(n);
     }

@@ -150,7 +150,7 @@ impl Steps for Variational {
         seed: (u64, u64),
     ) -> Result<VariationalMixture> {
         let weight = evaluator.total_weight();
-        let statistics = find(options, evaluator, seed)?.into_statistics(weight);
+        let statistics = find(options, evaluator, None, seed)?.into_statistics(weight);
         VariationalMixture::from_statistics(prior, &statistics, options.reg_covar)
     }
 
@@ -163,7 +163,7 @@ impl Steps for Variational {
         VariationalMixture::from_statistics(prior, statistics, options.reg_covar)
     }
 
-    fn begin_at(&self, _: &FitOptions, given: VariationalMixture) -> Result<VariationalMixture> {
+    fn begin_at(&self, _: &FitOptions, _: &VariationalPrior, given: VariationalMixture) -> Result<VariationalMixture> {
         Ok(given)
     }
 

@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2, Axis};
 use std::ops::ControlFlow;
 
 /// The measurements of iris (150, 4) and the species.
-fn iris() -> (Array2<f64>, Vec<usize>) {
+pub fn iris() -> (Array2<f64>, Vec<usize>) {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/iris.csv")).unwrap();
     let rows = text.lines().skip(1).flat_map(|line| line.split(',').map(|v| v.parse::<f64>().unwrap()));
     let x = Array2::from_shape_vec((150, 4), rows.collect()).unwrap();

@@ -13,13 +13,14 @@ use std::fmt::Write;
 /// names.
 ///
 /// # Errors
-/// For covariances of an unknown type.
+/// For covariances of an unknown type, and for a mixture with noise.
 pub fn model_to_c(model: &Model, name: &str) -> Result<String, Problem> {
     let mut name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         name.insert(0, '_');
     }
     let mixture = model.density();
+    mixture.check_no_noise("a C header")?;
     let (k, d) = mixture.means().dim();
     let upper = name.to_ascii_uppercase();
     let cholesky = mixture.precisions_cholesky();

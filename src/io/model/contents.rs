@@ -1,7 +1,7 @@
 //! The contents of a model file: the parameters of a mixture, the record of its fit, and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
-use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, VariationalMixture};
+use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, Noise, VariationalMixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -101,22 +101,29 @@ impl Model {
 /// An array of any number of dimensions: its shape, and its values in row-major order.
 pub(super) type Array = (Vec<usize>, Vec<f64>);
 
-/// Makes a mixture from arrays, after a check that their shapes agree and their values are usable.
+/// Makes a mixture from arrays, after a check that their shapes agree and their values are usable. With noise there is
+/// one weight more.
 pub(super) fn mixture_from_arrays(
     model: CovarianceModel,
     weights: Array,
     means: Array,
     covariances: Array,
+    noise: Option<Noise>,
 ) -> Result<Mixture, Problem> {
     let (shape, means) = means;
     let &[k, d] = &shape[..] else {
         return Err(Error::ShapeMismatch { what: "means (K, D)", expected: vec![1, 1], got: shape }.into());
     };
-    let weights = values_of_shape("weights", weights, vec![k])?;
+    let weights = values_of_shape("weights", weights, vec![k + usize::from(noise.is_some())])?;
     let covariances = values_of_shape("covariances", covariances, model.form().shape(k, d))?;
     let means = Array2::from_shape_vec((k, d), means).map_err(|e| Problem::format(e.to_string()))?;
     let covariances = Covariances::from_vec(model.form(), k, d, covariances)?;
-    Ok(Mixture::new(Array1::from_vec(weights), means, covariances)?.with_covariance_model(model)?)
+    let weights = Array1::from_vec(weights);
+    let Some(noise) = noise else {
+        return Ok(Mixture::new(weights, means, covariances)?.with_covariance_model(model)?);
+    };
+    let gaussians = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?;
+    Ok(gaussians.with_covariance_model(model)?.with_noise(weights, noise)?)
 }
 
 fn values_of_shape(what: &'static str, (got, values): Array, expected: Vec<usize>) -> Result<Vec<f64>, Problem> {

@@ -3,7 +3,7 @@
 use super::contents::{Array, FitSummary, mixture_from_arrays};
 use super::json_array::{JsonArray, quote_non_finite};
 use crate::io::{Problem, Result as FileResult};
-use gmm_host::Mixture;
+use gmm_host::{Mixture, Noise};
 use gmm_host::memory::in_words;
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
@@ -21,17 +21,21 @@ pub(super) struct ModelMembers {
     weights: NestedLists,
     means: NestedLists,
     covariances: NestedLists,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise: Option<Noise>,
 }
 
 impl From<&Mixture> for ModelMembers {
     fn from(mixture: &Mixture) -> Self {
-        let (weights, means, covariances) = (mixture.weights(), mixture.means(), mixture.covariances());
+        let gaussians = mixture.without_noise();
+        let (weights, means, covariances) = (mixture.weights(), gaussians.means(), gaussians.covariances());
         Self {
             version: VERSION,
             covariance_type: mixture.covariance_model().name(),
             weights: NestedLists((weights.shape().to_vec(), weights.iter().copied().collect())),
             means: NestedLists((means.shape().to_vec(), means.iter().copied().collect())),
             covariances: NestedLists((covariances.shape().to_vec(), covariances.iter().collect())),
+            noise: mixture.noise().cloned(),
         }
     }
 }
@@ -117,6 +121,7 @@ struct Parameters {
     weights: JsonArray,
     means: JsonArray,
     covariances: JsonArray,
+    noise: Option<Noise>,
 }
 
 /// Reads a mixture from a JSON text. Errors: as [`read_model`](super::read_model).
@@ -126,9 +131,9 @@ pub fn parse_model(json: &str) -> Result<Mixture, Problem> {
     if version != VERSION {
         return Err(Problem::format(format!("the model's version is {version}; this gmm reads version {VERSION}")));
     }
-    let Parameters { weights, means, covariances } = decode(&json)?;
+    let Parameters { weights, means, covariances, noise } = decode(&json)?;
     let (weights, means) = (weights.into_parts("weights")?, means.into_parts("means")?);
-    mixture_from_arrays(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?)
+    mixture_from_arrays(covariance_type.parse()?, weights, means, covariances.into_parts("covariances")?, noise)
 }
 
 pub(super) fn parse_model_with_summary(json: &str) -> Result<(Mixture, FitSummary), Problem> {

@@ -6,7 +6,7 @@ use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
 use crate::io::data::npy_text;
 use crate::io::data::short as shortened;
-use gmm_host::{CovarianceModel, Covariances, Mixture, VariationalMixture, memory};
+use gmm_host::{CovarianceModel, Covariances, Mixture, Noise, VariationalMixture, memory};
 use ndarray::{ArrayD, arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ const MAX_TEXT: u64 = 1 << 20;
 /// The memory of a mixture and of reading it, in multiples of the arrays' bytes.
 const COPIES: usize = 4;
 /// The members to read. Others are checked as files, and their values are ignored.
-const MEMBERS: [&str; 11] = [
+const MEMBERS: [&str; 14] = [
     TYPE,
     NAMES,
     "weights_",
@@ -37,6 +37,9 @@ const MEMBERS: [&str; 11] = [
     "n_iter_",
     "lower_bound_",
     BOUNDS,
+    "noise_volume_",
+    "noise_lower_",
+    "noise_upper_",
 ];
 
 fn is_read(name: &str) -> bool {
@@ -64,12 +67,21 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
         entry(name).map(parse).transpose()
     };
     let mut needed = |name: &str| array(name)?.ok_or_else(|| missing(name));
-    let mixture =
-        mixture_from_arrays(covariance_type, needed("weights_")?, needed("means_")?, needed("covariances_")?)?;
+    let (weights, means, covariances) = (needed("weights_")?, needed("means_")?, needed("covariances_")?);
+    let noise = match array("noise_volume_")? {
+        Some((_, volume)) => {
+            let mut bound = |name: &str| Ok::<_, Problem>(array(name)?.ok_or_else(|| missing(name))?.1);
+            let [volume] = volume[..] else { return Err(missing("noise_volume_")) };
+            Some(Noise { volume, lower: bound("noise_lower_")?, upper: bound("noise_upper_")? })
+        }
+        None => None,
+    };
+    let mixture = mixture_from_arrays(covariance_type, weights, means, covariances, noise)?;
     // This program computes precisions itself, but scikit-learn takes them from the file.
     for name in ["precisions_", "precisions_cholesky_"] {
         let Some((shape, values)) = array(name)? else { continue };
-        let wanted = mixture.covariances().shape();
+        let gaussians = mixture.without_noise();
+        let wanted = gaussians.covariances().shape();
         if shape != wanted {
             return Err(named(name, Problem::format(format!("the shape is {shape:?}; expected {wanted:?}"))));
         }
@@ -155,8 +167,8 @@ fn check_shapes(headers: &[(String, u64, Header)]) -> Result<(), Problem> {
         }
         let most = match name.as_str() {
             MEANS if means.is_some_and(|shape| shape.len() == 2) => count(&[k, d]),
-            "weights_" => k,
-            NAMES => d,
+            "weights_" => k + 1,
+            NAMES | "noise_lower_" | "noise_upper_" => d,
             "covariances_" | "precisions_" | "precisions_cholesky_" => count(&[k, d, d]),
             BOUNDS => usize::MAX,
             name if is_of_posterior(name) => count(&[2, k, d, d]),
@@ -270,12 +282,18 @@ pub(super) fn to_bytes(
         started.and_then(|()| archive.write_all(&bytes)).map_err(Problem::io("write it"))
     };
     add(TYPE, npy_text::text_to_npy(mixture.covariance_model().name()).map_err(Problem::io("write it"))?)?;
+    let gaussians = mixture.without_noise();
     add("weights_", bytes(&mixture.weights())?)?;
-    add("means_", bytes(&mixture.means())?)?;
+    add("means_", bytes(&gaussians.means())?)?;
+    if let Some(noise) = mixture.noise() {
+        add("noise_volume_", bytes(&arr0(noise.volume))?)?;
+        add("noise_lower_", bytes(&aview1(&noise.lower))?)?;
+        add("noise_upper_", bytes(&aview1(&noise.upper))?)?;
+    }
     for (name, covariances) in [
-        ("covariances_", mixture.covariances()),
-        ("precisions_", &mixture.precisions()),
-        ("precisions_cholesky_", &*mixture.precisions_cholesky()),
+        ("covariances_", gaussians.covariances()),
+        ("precisions_", &gaussians.precisions()),
+        ("precisions_cholesky_", &*gaussians.precisions_cholesky()),
     ] {
         add(name, covariance_bytes(covariances)?)?;
     }

@@ -36,7 +36,8 @@ pub(super) fn log_densities(samples: &Samples<'_>, mixture: &Mixture, in_threads
     let density = Density::new(mixture);
     let norms: Vec<f64> = (0..k).map(|c| density.log_norm(c)).collect();
     let one = |(c, log_p): (usize, &mut [f64])| {
-        if let Some(factor) = mixture.factor_of(c) {
+        // Noise has the same density everywhere.
+        if let Some(factor) = mixture.factor_of(c).filter(|_| !mixture.is_noise(c)) {
             squares(&(&x - &mixture.means().row(c)), &row_major(factor), log_p);
         }
         log_p.iter_mut().for_each(|v| *v = if v.is_finite() { norms[c] - 0.5 * *v } else { f64::NAN });

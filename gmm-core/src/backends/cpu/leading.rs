@@ -45,7 +45,11 @@ pub(crate) fn leading_rows<T: Real>(parameters: &DeviceParameters<T>) -> Option<
     {
         return None;
     }
-    let alive: Vec<usize> = (0..k).filter(|&c| parameters.weight[c].into() > 0.0).collect();
+    let has_place = |c: &usize| parameters.weight[*c].into() > 0.0 && parameters.triangle(*c)[0].into() != 0.0;
+    let alive: Vec<usize> = (0..k).filter(has_place).collect();
+    if alive.len() < MIN_COMPONENTS {
+        return None;
+    }
     let parts = |c: usize| (parameters.triangle(c), &parameters.shift[c * d..][..d]);
     // The variance of an entry of A·x + m over the samples of its own component.
     let variance = std::f64::consts::LOG2_E / 2.0;

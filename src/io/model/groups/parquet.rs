@@ -227,6 +227,7 @@ fn fit(rows: &[Row]) -> Outcome<GroupFit> {
         (vec![k], rows.iter().map(|row| row.weight).collect()),
         (vec![k, d], rows.iter().flat_map(|row| row.means.iter().copied()).collect()),
         (shape, covariances),
+        None,
     )?;
     first.summary.check(&mixture)?;
     Ok(GroupFit { n_samples, model: Ok(Model::new(mixture, first.summary.clone())) })

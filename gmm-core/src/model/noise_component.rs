@@ -1,0 +1,84 @@
+//! Mixtures with a component for noise, and without it.
+use super::covariances::{CovarianceType, Covariances};
+use super::mixture::Mixture;
+use super::noise::Noise;
+use crate::error::{Error, Result};
+use ndarray::{Array1, Axis};
+use std::borrow::Cow;
+
+impl Mixture {
+    /// Adds a component for noise to K Gaussians. `weights` (K + 1,) replace theirs; the last one is that of the noise.
+    /// Covariances of the form `tied` become one equal matrix for each Gaussian.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for a volume or bounds that are not usable; [`Error::ShapeMismatch`]; as
+    /// [`new`](Self::new) for the weights.
+    pub fn with_noise(&self, weights: Array1<f64>, noise: Noise) -> Result<Self> {
+        let (k, d) = self.means().dim();
+        noise.check(d)?;
+        let mut means = self.means().to_owned();
+        means.push_row(noise.mean().view()).map_err(|_| self.shape_with(&weights))?;
+        let variances = noise.variances();
+        let form = self.covariance_type();
+        let with_noise = if form == CovarianceType::Tied { CovarianceType::Full } else { form };
+        let mut covariances = Covariances::zeros(with_noise, k + 1, d);
+        match &mut covariances {
+            Covariances::Full(v) => {
+                (0..k).for_each(|c| v.index_axis_mut(Axis(0), c).assign(&self.matrix(c)));
+                v.index_axis_mut(Axis(0), k).diag_mut().assign(&variances);
+            }
+            Covariances::Tied(_) => {}
+            Covariances::Diag(v) => {
+                (0..k).for_each(|c| v.row_mut(c).assign(&Array1::from_shape_fn(d, |j| self.variance(c, j))));
+                v.row_mut(k).assign(&variances);
+            }
+            Covariances::Spherical(v) => {
+                (0..k).for_each(|c| v[c] = self.variance(c, 0));
+                v[k] = variances.sum() / d as f64;
+            }
+        }
+        let (factor, failures) = covariances.factorise();
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
+        }
+        let model = self.covariance_model();
+        Self::from_parts(weights, means, covariances, factor)?.with_noise_of(Some(noise)).with_covariance_model(model)
+    }
+
+    fn shape_with(&self, weights: &Array1<f64>) -> Error {
+        Error::ShapeMismatch { what: "weights", expected: vec![self.n_components() + 1], got: vec![weights.len()] }
+    }
+
+    /// Returns K, the number of components without the noise.
+    pub fn n_gaussians(&self) -> usize {
+        self.n_components() - usize::from(self.noise().is_some())
+    }
+
+    /// Returns whether a component is the noise.
+    pub fn is_noise(&self, c: usize) -> bool {
+        self.noise().is_some() && c + 1 == self.n_components()
+    }
+
+    /// Returns the Gaussians alone, with weights of sum 1; equal ones if the noise has all weight.
+    pub fn without_noise(&self) -> Cow<'_, Self> {
+        match self.noise() {
+            None => Cow::Borrowed(self),
+            Some(_) => Cow::Owned(self.first(self.n_gaussians())),
+        }
+    }
+
+    /// Checks that a mixture has no noise.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_no_noise(&self, what: &str) -> Result<()> {
+        match self.noise() {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported {
+                what: format!("{what} of a mixture with noise"),
+                backend: "this function",
+                remedy: "take the Gaussians alone (`without_noise`)",
+            }),
+        }
+    }
+}

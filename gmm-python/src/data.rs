@@ -281,7 +281,7 @@ impl Data {
 
     fn labels<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let labels = self.evaluate(py, |data| data.predict(&mixture.0))?;
-        Ok(labels.into_iter().map(|k| mixture.label(k)).collect::<Vec<_>>().into_pyarray(py))
+        Ok(labels.into_iter().map(|k| mixture.0.label(k)).collect::<Vec<_>>().into_pyarray(py))
     }
 
     /// Draws samples by their distance to narrow components, for the start of a fit. Returns their rows, keys and

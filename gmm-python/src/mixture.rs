@@ -11,7 +11,6 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// The beginning of the bytes of a mixture; its last byte is the version.
@@ -29,11 +28,6 @@ impl Mixture {
     /// Returns the count of numbers computed for `n` samples or places.
     fn numbers(&self, n: usize) -> usize {
         n.saturating_mul(self.0.n_components()).saturating_mul(self.0.n_features())
-    }
-
-    /// Returns the label of a component in Python: −1 of noise.
-    pub fn label(&self, component: usize) -> i64 {
-        if self.0.is_noise(component) { -1 } else { component as i64 }
     }
 
     /// Returns the count of numbers computed for all pairs of components.
@@ -168,6 +162,11 @@ impl Mixtures {
         let part = |x: &ArrayD<f64>, i| x.index_axis(Axis(0), i).to_owned();
         let set = |i| arrays::mixture(part(&weights, i), part(&means, i), part(&covariances, i), covariance_type);
         (0..sets).map(set).collect::<PyResult<_>>().map(|several| Self(Sets::Several(several)))
+    }
+
+    #[staticmethod]
+    fn one(mixture: &Mixture) -> Self {
+        Self(Sets::One(Box::new(mixture.0.clone())))
     }
 
     #[staticmethod]
@@ -375,7 +374,7 @@ impl Mixture {
     ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<i64>>)> {
         let (x, labels) =
             interruptible(py, self.numbers(n_samples), || self.0.sample(n_samples, seed))?.map_err(exception)?;
-        let labels: Vec<i64> = labels.into_iter().map(|k| self.label(k)).collect();
+        let labels: Vec<i64> = labels.into_iter().map(|k| self.0.label(k)).collect();
         Ok((x.into_pyarray(py), labels.into_pyarray(py)))
     }
 

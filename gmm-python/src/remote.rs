@@ -121,7 +121,9 @@ impl Evaluator for Remote {
         self.call(|object| {
             let labels = object.call_method1("labels", (of_python(object.py(), mixture)?,))?;
             let labels = labels.cast::<PyArray1<i64>>()?.to_owned_array();
-            Ok(labels.into_iter().map(|label| label as usize).collect())
+            // Python's −1 is the noise, the last component.
+            let last = mixture.n_components() - 1;
+            Ok(labels.into_iter().map(|label| usize::try_from(label).unwrap_or(last)).collect())
         })
     }
 

@@ -86,12 +86,13 @@ impl Predict {
         let chunks = source.pass(16, |chunk| {
             let labels = chunk.predict(mixture)?;
             labels.iter().for_each(|&c| counts[c] += 1);
-            Ok(labels.into_iter().map(|c| c as i64).collect::<Vec<i64>>())
+            Ok(labels.into_iter().map(|c| mixture.label(c)).collect::<Vec<i64>>())
         });
         let written = output.write_with_ids(n, &Columns::One("component"), ids, chunks)?;
         written.map_err(|e| source.advise(e, false)).with_context(failed)?;
         let rows = counts.iter().enumerate().map(|(c, &count)| {
-            vec![c.to_string(), text::grouped(count), format!("{:.2} %", 100.0 * count as f64 / n as f64)]
+            let name = if mixture.is_noise(c) { "noise (-1)".into() } else { c.to_string() };
+            vec![name, text::grouped(count), format!("{:.2} %", 100.0 * count as f64 / n as f64)]
         });
         text::print(text::table(&["component", "samples", "share"], rows, 1))?;
         let n = text::grouped(n as u64);

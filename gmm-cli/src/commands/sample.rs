@@ -64,7 +64,8 @@ impl Sample {
         if let Some(labels) = labels {
             // The samples are drawn again for their components, which then need not be held in memory.
             let values = self.chunks(&mixture)?;
-            let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(|c| c as i64).collect()));
+            let label = |c| mixture.label(c);
+            let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(label).collect()));
             labels.write(self.n, &component, values)??;
             text::print(format_args!("their components written to {labels}"))?;
         }

@@ -182,7 +182,7 @@ impl Score {
         let row = Row {
             n,
             d,
-            k: mixture.n_components(),
+            k: mixture.n_gaussians(),
             covariance_type: mixture.covariance_model().name(),
             log_likelihood,
             mean_log_likelihood: log_likelihood / n as f64,

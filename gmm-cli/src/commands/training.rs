@@ -47,7 +47,7 @@ pub struct Training {
 struct Posterior {
     /// Find the posterior of the parameters under a prior by variational inference, instead of the likeliest parameters
     /// by EM. Components that the data does not need get no samples
-    #[arg(long, conflicts_with = "prior")]
+    #[arg(long, conflicts_with_all = ["prior", "noise"])]
     variational: bool,
     #[command(flatten)]
     options: Variational,
@@ -195,6 +195,10 @@ impl Trainable for VariationalMixture {
 impl Training {
     pub fn is_variational(&self) -> bool {
         self.posterior.variational
+    }
+
+    pub fn has_noise(&self) -> bool {
+        self.em.noise.is_some()
     }
 
     /// Returns the fit that the options describe, in the units of the data.

@@ -39,6 +39,9 @@ pub struct Fitted<'a> {
 
 impl Fitted<'_> {
     fn stroke(&self, c: usize) -> Stroke {
+        if self.mixture.is_noise(c) {
+            return Stroke::solid(GREY, 2.0);
+        }
         let stroke = Stroke::of_component(c);
         if self.alive[c] { stroke } else { stroke.faint() }
     }
@@ -82,7 +85,7 @@ impl Scatter {
     }
 
     fn caption(&self, fit: &Fitted<'_>) -> String {
-        let (mut k, drawn) = (text::components(fit.mixture.n_components()), self.labels.len());
+        let (mut k, drawn) = (text::components(fit.mixture.n_gaussians()), self.labels.len());
         let alive = fit.alive.iter().filter(|alive| **alive).count();
         if alive < fit.alive.len() {
             k += &format!(", {alive} alive");
@@ -110,10 +113,6 @@ pub fn fit(scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> anyhow::Res
     })
 }
 
-fn colour(c: usize) -> RGBColor {
-    Stroke::of_component(c).colour
-}
-
 /// Draws the legend beside the left chart: the lines of `first`, then the line and the weight of each component.
 fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     let place = |i: usize| (f64::from(LEFT + LEGEND * (i / LINES) as u32) + 6.0, 64.0 + 18.0 * (i % LINES) as f64);
@@ -124,7 +123,8 @@ fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
     let (k, room) = (fit.mixture.n_components(), COLUMNS * LINES - first.len());
     let shown = if k > room { room - 1 } else { k };
     for (c, weight) in fit.mixture.weights().iter().enumerate().take(shown) {
-        overlay.entry(place(first.len() + c), Some(fit.stroke(c)), &format!("{c}: {weight:.3}"));
+        let name = if fit.mixture.is_noise(c) { "noise".into() } else { c.to_string() };
+        overlay.entry(place(first.len() + c), Some(fit.stroke(c)), &format!("{name}: {weight:.3}"));
     }
     if shown < k {
         overlay.entry(place(first.len() + shown), None, &format!("and {} more", k - shown));
@@ -133,9 +133,9 @@ fn legend(overlay: &mut Overlay, fit: &Fitted<'_>, first: &[(&str, Stroke)]) {
 
 fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String]) -> Shapes {
     let mixture = fit.mixture;
-    let plane = Plane::of(mixture, names);
+    let plane = Plane::of(&mixture.without_noise(), names);
     let points: Vec<(f64, f64)> = scatter.x.outer_iter().map(|x| plane.project(x)).collect();
-    let k = mixture.n_components();
+    let k = mixture.n_gaussians();
     let ellipses: Vec<_> = (0..k).map(|c| plane.ellipse(mixture, c)).collect();
     // The chart shows the inner ellipses of alive components completely: in direction j they reach ±√(A·Aᵀ)ⱼⱼ from the
     // mean.
@@ -165,7 +165,7 @@ fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String])
         .draw()?;
     let dots = points.iter().zip(&scatter.labels).zip(&scatter.filled_in);
     chart.draw_series(dots.map(|((&p, &c), &filled_in)| {
-        let colour = colour(c).mix(0.45);
+        let colour = fit.stroke(c).colour.mix(0.45);
         Circle::new(p, 2, if filled_in { colour.into() } else { colour.filled() })
     }))?;
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
@@ -193,8 +193,9 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[Stri
         counts[(((v - x.0) / width) as usize).min(BINS - 1)] += 1.0 / (scatter.x.len() as f64 * width);
     }
     let grid: Vec<f64> = (0..GRID).map(|i| x.0 + (x.1 - x.0) * i as f64 / (GRID - 1) as f64).collect();
-    let curves: Vec<Vec<f64>> = (0..mixture.n_components()).map(|c| density(mixture, c, &grid)).collect();
-    let total: Vec<f64> = (0..GRID).map(|i| curves.iter().map(|c| c[i]).sum()).collect();
+    let curves: Vec<Vec<f64>> = (0..mixture.n_gaussians()).map(|c| density(mixture, c, &grid)).collect();
+    let noise = mixture.noise().map_or(0.0, |noise| mixture.weights()[curves.len()] / noise.volume);
+    let total: Vec<f64> = (0..GRID).map(|i| noise + curves.iter().map(|c| c[i]).sum::<f64>()).collect();
     let top = 1.08 * total.iter().chain(&counts).copied().fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(format!("{}: density of the mixture and of its components", scatter.caption(fit)), (FONT, 17))

@@ -59,6 +59,11 @@ impl Mixture {
         self.noise().is_some() && c + 1 == self.n_components()
     }
 
+    /// Returns the label of a component in results: its number, or −1 of noise.
+    pub fn label(&self, c: usize) -> i64 {
+        if self.is_noise(c) { -1 } else { c as i64 }
+    }
+
     /// Returns the Gaussians alone, with weights of sum 1; equal ones if the noise has all weight.
     pub fn without_noise(&self) -> Cow<'_, Self> {
         match self.noise() {

@@ -93,6 +93,12 @@ class GaussianMixture(Fitting):
         distribution of the covariances; `mean` (default that of the samples; or one for each component) counts as
         `mean_precision` samples (default 0.01). `lower_bound_` then has the logarithm of the prior's density too,
         up to a constant.
+    noise : bool, float, array-like or dict, default=False
+        Whether a component of uniform density takes in outliers, beside `n_components` Gaussians. A number is its weight
+        at the start (default 0.1); an array, a mask of samples or their numbers, are the samples that begin as noise
+        (default: those far from their neighbours). In a dict these are `share` and `rows`, and `volume` is the inverse
+        of the density (default: the smaller of the products of the ranges of the features and of the principal
+        components). Samples must be complete.
     standardize : bool, default=False
         Whether to fit to columns of mean 0 and standard deviation 1, so that units do not matter; `reg_covar` is in
         these units then. All attributes are in the units of the data. Not for 'spherical' covariances and EII, EVE, VVE,
@@ -117,7 +123,8 @@ class GaussianMixture(Fitting):
         `lower_bound` (before the M-step), `change` (since the iteration before; infinite in the first), and `mixture`
         (after the M-step). The fit ends when it returns something true.
     Attributes:
-    weights_ : ndarray of shape (n_components,) -- The share of each component.
+    weights_ : ndarray of shape (n_components,) -- The share of each component; with noise one more, its share.
+    noise_ : tuple or None -- The volume and the lower and upper bounds (n_features,) of the noise, if there is one.
     means_ : ndarray of shape (n_components, n_features) -- The mean of each component.
     covariances_ : ndarray -- The covariances, in the shape of their type.
     precisions_ : ndarray -- The inverses of the covariances, in the same shape.
@@ -148,7 +155,9 @@ class GaussianMixture(Fitting):
     _theirs, _engine_class = ScikitLearn, _core.Mixture
     retained_: list[int]
     prior: str | Mapping[str, Any] | None
-    _OPTIONS = (*_core.option_names()[0], "prior")
+    noise: bool | float | ArrayLike | Mapping[str, Any]
+    noise_: tuple[float, list[float], list[float]] | None
+    _OPTIONS = (*_core.option_names()[0], "prior", "noise")
 
     def __init__(
         self,
@@ -171,6 +180,7 @@ class GaussianMixture(Fitting):
         device: str = "auto",
         freeze: str | Sequence[str] | Mapping[str, Any] | None = None,
         prior: str | Mapping[str, Any] | None = None,
+        noise: bool | float | ArrayLike | Mapping[str, Any] = False,
         standardize: bool = False,
         decay: float = 0.7,
         n_jobs: int | None = None,
@@ -193,6 +203,7 @@ class GaussianMixture(Fitting):
     _point = _written = _mixture
 
     def _set(self, engine: _core.Mixture, dtype: np.dtype[Any]) -> None:
+        self.noise_ = engine.noise
         exact = self._set_arrays(engine, dtype) == np.float64
         self._keep_made(engine if exact else self._make())
 
@@ -355,7 +366,8 @@ class GaussianMixture(Fitting):
         """Return the options of a fit, with the parameters of its start that are given."""
         given = _start.checked_parameters(self, n_features)
         prior, arrays = _parameters.map_prior(self.prior, self.standardize, self.covariance_type)
-        return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior)
+        noise = _parameters.noise_component(self.noise)
+        return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior, noise=noise)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None and samples.task is None:

@@ -122,7 +122,8 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     def _point_of_attributes(self) -> _core.Mixture:
         weights, means, covariances, factors = (on_host(getattr(self, name, None)) for name in ARRAYS[:4])
-        return _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type)
+        noise = getattr(self, "noise_", None)
+        return _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type, noise)
 
     def _type(self) -> np.dtype[Any]:
         """Return the type of the attributes."""
@@ -184,7 +185,9 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     @classmethod
     def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
-        gm = cls(n_components=len(engine.weights), covariance_type=getattr(engine, "covariance_model", engine.covariance_type), **params)
+        if getattr(engine, "noise", None) is not None:
+            params = {"noise": True, **params}
+        gm = cls(n_components=len(engine.means), covariance_type=getattr(engine, "covariance_model", engine.covariance_type), **params)
         gm._forget()
         gm._set(engine, dtype)
         gm._take_bounds(found)
@@ -200,6 +203,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         """Return the same mixture as an object of scikit-learn.
         Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
         """
+        self.mixture_.check_no_noise("scikit-learn's class") if hasattr(self, "means_") else None
         params = self.get_params()
         params["covariance_type"] = _core.covariance_form(params["covariance_type"])
         other = self._theirs(**{name: params[name] for name in self._shared()})

@@ -70,6 +70,8 @@ def _takes_chunks(estimator: Fitting) -> bool:
         raise AttributeError("partial_fit cannot standardize, because it never sees all data; scale the chunks first")
     if getattr(estimator, "prior", None) is not None:
         raise AttributeError("partial_fit takes no prior, because it does not know how many samples there will be")
+    if _start.has_noise(estimator):
+        raise AttributeError("partial_fit takes no noise, because it does not know how far the samples will reach")
     return True
 
 

@@ -83,6 +83,8 @@ def log_densities(graph: Graph, mixture: _core.Mixture, log_weight: float = 0.0)
     Add besides what the shares of the components follow from: the same, but of a sample that no
     component reaches that of the nearest ones without its distance.
     """
+    if mixture.noise is not None:
+        raise ValueError("a graph has no component for noise; take the Gaussians alone (without_noise)")
     weights, means, factors = mixture.weights, mixture.means, mixture.precisions_cholesky
     k, d = means.shape
     if mixture.covariance_type in ("full", "tied"):

@@ -55,8 +55,7 @@ class Evaluation:
     def _of_mixtures(given: Any) -> _core.Mixtures:
         if isinstance(given, list | tuple):
             return _core.Mixtures.from_bytes([bytes(mixture_of(one, "one of the mixtures")._engine) for one in given])
-        one = mixture_of(given, "what is evaluated")
-        return _core.Mixtures(one.weights, one.means, one.covariances, one.covariance_type)
+        return _core.Mixtures.one(mixture_of(given, "what is evaluated")._engine)
 
     def __call__(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Any:
         """Return the total log-likelihood, of one set of parameters or of each of several."""

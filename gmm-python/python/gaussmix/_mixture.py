@@ -202,6 +202,8 @@ class Mixture:
             cells = [f"{mean:.4g} ± {deviation:.3g}" for mean, deviation in pairs]
             return [j, float(weights[j]), *cells, *(["…"] if d > _tables.COLUMNS else [])]
 
+        if self.noise is not None:
+            title = f"{title}, and noise of weight {weights[k]:.3g}"
         return f"{title}: means ± standard deviations", head, map(row, range(k)), k
 
     def __repr__(self) -> str:
@@ -213,7 +215,7 @@ class Mixture:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weights, (n_components,)."""
+        """The weights, (n_components,), and that of the noise, if there is one."""
         return _fixed(self._engine.weights)
 
     @property
@@ -256,14 +258,30 @@ class Mixture:
         return self._engine.decomposition()
 
     @property
+    def noise(self) -> tuple[float, list[float], list[float]] | None:
+        """The volume of the noise, whose inverse is its density, and its lower and upper bounds; None without noise."""
+        return self._engine.noise
+
+    def without_noise(self) -> Mixture:
+        """Return the Gaussians alone.
+        Returns: mixture : Mixture -- Their mixture, with weights of sum 1.
+        """
+        return Mixture._of(self._engine.without_noise(), self._names)
+
+    def check_no_noise(self, what: str) -> None:
+        """Raise an error if there is noise, which something does not have."""
+        if self.noise is not None:
+            raise ValueError(f"{what} has no component for noise; take the Gaussians alone (without_noise)")
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the features, if they have any."""
         return self._names
 
     @property
     def n_components(self) -> int:
-        """The number of components."""
-        return len(self._engine.weights)
+        """The number of components, without the noise."""
+        return len(self._engine.means)
 
     @property
     def n_features(self) -> int:
@@ -297,7 +315,7 @@ class Mixture:
     def predict(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
         Parameters: X, device, n_jobs, missing
-        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
         """
         return beside(self._data(X, device, n_jobs, missing).labels(self._engine), X)
 
@@ -336,13 +354,15 @@ class Mixture:
         # The parts, and what they are put together to; of the components there is one number a sample.
         _core.check_memory("the samples and their components", (int(n_samples), 2 * d + 1), 8, "draw fewer at a time")
         counts, parts = rng.multinomial(n_samples, weights), []
-        for component, (mean, size) in enumerate(zip(means, counts.tolist(), strict=True)):
+        for component, (mean, size) in enumerate(zip(means, counts.tolist(), strict=False)):
             covariance = covariances if kind == "tied" else covariances[component]
             if kind in ("full", "tied"):
                 parts.append(rng.multivariate_normal(mean, covariance, size))
             else:
                 parts.append(mean + rng.standard_normal(size=(size, d)) * np.sqrt(covariance))
-        return np.vstack(parts), np.repeat(np.arange(k, dtype=np.int64), counts)
+        if self.noise is not None:
+            parts.append(rng.uniform(*self.noise[1:], size=(counts[k], d)))
+        return np.vstack(parts), np.repeat(np.array([*range(k), -1][: len(counts)], dtype=np.int64), counts)
 
     def _feature(self, feature: Feature) -> int:
         """Return the number of a feature."""
@@ -689,6 +709,7 @@ class Mixture:
         classification, ECCV 2010.
         """
         kind = self.covariance_type
+        self.check_no_noise("a Fisher vector")
         if kind != "diag":
             raise ValueError(f"a Fisher vector needs a mixture with 'diag' covariances; this one has {kind!r} ones")
         if not 0 < alpha <= 1:
@@ -745,6 +766,7 @@ class Mixture:
         """Return the mixture as a fitted object of scikit-learn.
         Returns: gm : sklearn.mixture.GaussianMixture -- The object.
         """
+        self.check_no_noise("scikit-learn's class")
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
         for name in ARRAYS:
             setattr(gm, name, getattr(self._engine, name.rstrip("_")))

@@ -43,6 +43,7 @@ CONSTRAINTS = {
     **_OWN,
     "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
     "prior": [StrOptions({"default"}), dict, None],
+    "noise": ["boolean", Interval(Real, 0.0, 1.0, closed="neither"), dict, "array-like"],
 }
 #: The same for the estimator by variational inference.
 BAYESIAN_CONSTRAINTS = {
@@ -143,6 +144,22 @@ def plain(value: Any) -> Any:
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
+
+
+def noise_component(noise: Any) -> dict[str, Any] | None:
+    """Return the engine's noise: its share at the start, its volume, and the rows that begin as noise."""
+    if isinstance(noise, (bool, np.bool_)):
+        return {} if noise else None
+    given = dict(noise) if isinstance(noise, Mapping) else {"share": noise} if isinstance(noise, Real) else {"rows": noise}
+    if unknown := [name for name in given if name not in ("share", "volume", "rows")]:
+        raise ValueError(f"noise names {unknown[0]!r}; use 'share', 'volume' and 'rows'")
+    found = {name: float(given[name]) for name in ("share", "volume") if given.get(name) is not None}
+    if given.get("rows") is None:
+        return found
+    rows = np.asarray(given["rows"])
+    if rows.ndim != 1 or rows.dtype != bool and (not np.issubdtype(rows.dtype, np.integer) or np.any(rows < 0)):
+        raise ValueError("the rows of noise are no mask (n_samples,) and no row numbers counted from 0; give either")
+    return {**found, "rows": (np.flatnonzero(rows) if rows.dtype == bool else rows).tolist()}
 
 
 #: What a prior of a fit by EM consists of.

@@ -49,7 +49,7 @@ class Prediction(Fitted):
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
         Parameters: X
-        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
         """
         check_is_fitted(self)
         return beside(self._data(X).labels(self._mixture()), X)

@@ -126,6 +126,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
         and estimator.callback is None
         # Its runs take turns.
         and not estimator.halving
+        and not has_noise(estimator)
         and not estimator.verbose
         and not estimator.warm_start
         # Without iterations it is the last start that counts.
@@ -276,12 +277,17 @@ def _tied(X: Floats, statistics: _core.Statistics, reg_covar: float, sample_weig
     return _core.Mixture(counts / counts.sum(), means, covariance, "tied")
 
 
+def has_noise(estimator: Any) -> bool:
+    """Say whether a fit adds a component for noise."""
+    return getattr(estimator, "noise", False) is not False
+
+
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
-    if estimator.halving or estimator.reproducible or is_name(estimator.init_params) and estimator.init_params == "hierarchical":
-        return False
     if not is_name(estimator.init_params):
-        return True
+        return not (estimator.halving or estimator.reproducible)
+    if estimator.halving or estimator.reproducible or has_noise(estimator) or estimator.init_params == "hierarchical":
+        return False
     n_samples, n_features = shape
     return n_samples <= SCIKIT_LEARN_START or n_samples * n_features <= estimator._numbers_of_own_start
 

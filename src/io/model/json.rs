@@ -3,8 +3,8 @@
 use super::contents::{Array, FitSummary, mixture_from_arrays};
 use super::json_array::{JsonArray, quote_non_finite};
 use crate::io::{Problem, Result as FileResult};
-use gmm_host::{Mixture, Noise};
 use gmm_host::memory::in_words;
+use gmm_host::{Mixture, Noise};
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};

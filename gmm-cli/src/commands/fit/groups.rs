@@ -127,6 +127,9 @@ impl Fit {
         let source = Source::new(&mut input, false)?;
         let groups = Groups::new(&source, by)?;
         output.as_ref().map_or(Ok(()), |output| output.check_names(by, &groups.names, source.names()))?;
+        if self.training.has_noise() {
+            bail!("--noise is for one fit; leave it out, or fit each group by itself");
+        }
         let device = self.training.data.device;
 
         let fitting = self.training.fitting::<M>(k, covariance_type)?.device(device);

@@ -50,11 +50,20 @@ pub struct Report {
     seconds: f64,
 }
 
+#[derive(Serialize)]
+struct OfNoise {
+    weight: f64,
+    volume: f64,
+}
+
 /// Figures of fits by EM alone.
 #[derive(Serialize)]
 struct OfMixture {
     bic: f64,
     aic: f64,
+    /// The weight of the noise and the volume that it fills, with --noise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noise: Option<OfNoise>,
     /// Components (counted from 0) that kept their mean and covariance, because they had no samples or no usable
     /// covariance in the last iteration.
     retained: Vec<usize>,
@@ -77,7 +86,13 @@ impl Report {
         let alive = fit.mixture.alive();
         let of_mixture = alive.is_none().then(|| {
             let criterion = |c: Criterion| c.value(log_likelihood, density.n_parameters(), weight, d);
-            OfMixture { bic: criterion(Criterion::Bic), aic: criterion(Criterion::Aic), retained: fit.retained.clone() }
+            let weight = density.weights().last().copied().unwrap_or(0.0);
+            OfMixture {
+                bic: criterion(Criterion::Bic),
+                aic: criterion(Criterion::Aic),
+                noise: own.mixture.density().noise().map(|noise| OfNoise { weight, volume: noise.volume }),
+                retained: fit.retained.clone(),
+            }
         });
         text::tell_gpu_problem(&evaluator.describe());
         let Description { device, kernel, .. } = iterated_by.unwrap_or_else(|| evaluator.describe());
@@ -85,7 +100,7 @@ impl Report {
         Ok(Self {
             n,
             d,
-            k: density.n_components(),
+            k: density.n_gaussians(),
             elbo: alive.is_some().then(|| M::elbo(own)),
             alive: alive.map(|alive| (0..alive.len()).filter(|&c| alive[c]).collect()),
             covariance_type: density.covariance_model().name(),
@@ -119,7 +134,10 @@ impl Report {
             lines.push(format!("  alive         {} of them: the others have less than half a sample", alive.len()));
         }
         let mixture = own.mixture.to_mixture()?;
-        lines.extend(weights(&mixture.weights().to_vec()));
+        lines.extend(weights(&mixture.weights().to_vec()[..self.k]));
+        if let Some(OfNoise { weight, volume }) = self.of_mixture.as_ref().and_then(|of| of.noise.as_ref()) {
+            lines.push(format!("  noise         weight {weight:.4}, in a volume of {volume:.4}"));
+        }
         lines.push(format!("iterations      {}", course(self.n_iter, self.converged, max_iter)));
         if let (Some(lower_bound), Some(Some(elbo))) = (self.lower_bound, self.elbo) {
             lines.push(format!("lower bound     {lower_bound}, as scikit-learn counts"));
@@ -127,7 +145,7 @@ impl Report {
         }
         lines.push(format!("log-likelihood  {}", self.log_likelihood));
         lines.push(format!("  per sample    {}", self.log_likelihood / source.samples.total_weight()));
-        if let Some(OfMixture { bic, aic, .. }) = self.of_mixture {
+        if let Some(OfMixture { bic, aic, .. }) = &self.of_mixture {
             lines.push(format!("BIC             {bic}"));
             lines.push(format!("AIC             {aic}"));
         }

@@ -166,7 +166,7 @@ impl Select {
         let selection = select(fittings, &source, evaluator.as_mut(), &mut |i| {
             progress.after_iteration(i, || {
                 let density = i.fit.mixture.density();
-                format!("{}, K = {}, ", density.covariance_type(), density.n_components())
+                format!("{}, K = {}, ", density.covariance_type(), density.n_gaussians())
             })
         });
         drop(progress);

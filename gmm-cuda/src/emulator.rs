@@ -14,6 +14,7 @@ mod fit;
 mod general;
 mod likelihood;
 mod metropolis;
+mod noise;
 mod patterns;
 mod variational;
 

@@ -133,6 +133,10 @@ impl Component {
         c: usize,
         shift: &mut [f32],
     ) -> (Self, f64) {
+        if mixture.is_noise(c) {
+            shift.fill(0.0);
+            return (Self::new(parameters.seed[c], parameters.weight[c], 0.0, 0.0, 0.0), 0.0);
+        }
         let u = mixture.factor_of(c).map(row_major).unwrap_or_default();
         // Sums for each row, so that none waits for another.
         let rows = padded(parameters.n_features);
@@ -253,6 +257,10 @@ impl Feature {
     pub(super) fn new(s: f32, m: f32) -> Self {
         let (s, m) = (f64::from(s), f64::from(m));
         let square = s * s;
+        if square == 0.0 {
+            // Noise.
+            return Self { coefficients: [0.0; 2], constant: 0.0 };
+        }
         let held = f64::from(pair_of_halves(square as f32));
         // So small a scale has no square in float32.
         let ratio = if held > 0.0 { held / square } else { 1.0 };

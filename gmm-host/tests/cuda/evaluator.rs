@@ -6,7 +6,8 @@
 //! max e + 5·10⁻⁸·N a total's. The last term is the target of 0.05 at N = 10⁶, for the mean error of the approximate
 //! exponential, whose part common to all arguments the host subtracts. One sample of up to 5000 left out or counted
 //! twice exceeds the bound.
-use crate::common::{normal, reference};
+use crate::common::noise::assert_noise_agrees;
+use crate::common::{CUDA_BACKENDS, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_driver::{Context, Driver, Module};
 use gmm_host::{
@@ -23,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         ("large_k_and_d", large_k_and_d),
         ("totals_of_few_matrices_agree", totals_of_few_matrices_agree),
         ("the_choice_agrees_on_every_size_class", the_choice_agrees_on_every_size_class),
+        ("noise_is_a_constant_density", noise_is_a_constant_density),
         ("far_from_the_origin", far_from_the_origin),
         ("far_samples_are_finite", far_samples_are_finite),
         ("weight_zero_contributes_nothing", weight_zero_contributes_nothing),
@@ -176,6 +178,17 @@ fn the_choice_agrees_on_every_size_class() {
 }
 
 /// float64 data 10⁴ standard deviations from the origin lose nothing: they are centred before rounding.
+fn noise_is_a_constant_density() {
+    use gmm_host::CovarianceModel::{EEE, VII, VVI, VVV};
+    let shapes =
+        [(1, 1, 1), (5000, 3, 2), (20_000, 7, 13), (20_000, 63, 13), (3000, 4, 40), (3000, 3, 130), (9000, 150, 20)];
+    for backend in CUDA_BACKENDS {
+        for (n, k, d) in shapes {
+            assert_noise_agrees(backend, &[VVV, EEE, VVI, VII], n, k, d);
+        }
+    }
+}
+
 fn far_from_the_origin() {
     let (n, d, k) = (10_007, 13, 8);
     let x = normal(5, n, d, 1e4);

@@ -58,7 +58,7 @@ fn noise_is_that_of_mclust() {
 fn evaluators_know_noise() {
     for backend in BACKENDS {
         for (n, k, d) in [(1, 1, 1), (133, 3, 2), (60, 3, 13), (20, 3, 33)] {
-            assert_noise_agrees(backend, n, k, d);
+            assert_noise_agrees(backend, &CovarianceModel::ALL, n, k, d);
         }
     }
 }

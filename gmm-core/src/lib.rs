@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! error, interrupt, memory, reproducible, compensated, simd, precision
-//! model: linalg, covariances, covariance_model, noise, mixture, noise_component, decomposition, marginal, density, conditional,
+//! model: linalg, covariances, covariance_model, uniform, mixture, with_noise, decomposition, marginal, density, conditional,
 //!     one_dimension, order, sampler, gaussian, transport, distances, products, merging
 //! statistics: freeze, prior, constrained
 //! variational: prior, gamma, expectations, mixture, m_step, bound

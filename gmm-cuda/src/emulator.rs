@@ -14,7 +14,7 @@ mod fit;
 mod general;
 mod likelihood;
 mod metropolis;
-mod noise;
+mod noise_component;
 mod patterns;
 mod variational;
 

@@ -68,13 +68,13 @@ pub mod model {
     #[doc(inline)]
     pub use gmm_core::model::mixture::{Mixture, SYMMETRY_TOLERANCE, WEIGHT_SUM_TOLERANCE};
     #[doc(inline)]
-    pub use gmm_core::model::noise::Noise;
-    #[doc(inline)]
     pub use gmm_core::model::one_dimension::{OnAxis, Region};
     #[doc(inline)]
     pub use gmm_core::model::order::Order;
     #[doc(inline)]
     pub use gmm_core::model::sampler::MixtureSampler;
+    #[doc(inline)]
+    pub use gmm_core::model::uniform::UniformDensity;
     #[doc(inline)]
     pub use gmm_core::operations::regression::Regression;
     #[doc(inline)]

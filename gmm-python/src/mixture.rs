@@ -5,7 +5,7 @@ use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
 use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
-use gaussmix::model::{Covariances, Noise, Order};
+use gaussmix::model::{Covariances, Order, UniformDensity};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis, s};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, ToPyArray};
 use pyo3::exceptions::PyValueError;
@@ -94,7 +94,7 @@ fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
             .map_err(exception);
     };
     let (lower, upper) = bounds.split_at(d);
-    let noise = Noise { volume: *volume, lower: lower.to_vec(), upper: upper.to_vec() };
+    let noise = UniformDensity { volume: *volume, lower: lower.to_vec(), upper: upper.to_vec() };
     numbers.push(*weight);
     with_noise(numbers.into(), means, matrices, noise)
         .and_then(|mixture| mixture.with_covariance_model(model))
@@ -106,7 +106,7 @@ fn with_noise(
     weights: Array1<f64>,
     means: Array2<f64>,
     covariances: Covariances,
-    noise: Noise,
+    noise: UniformDensity,
 ) -> gaussmix::Result<gaussmix::model::Mixture> {
     let k = means.nrows();
     gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?.with_noise(weights, noise)
@@ -230,7 +230,7 @@ impl Mixture {
         let with_noise = |mixture: gaussmix::model::Mixture| {
             let mixture = mixture.with_covariance_model(model).map_err(exception)?;
             let Some((volume, lower, upper)) = noise else { return Ok(Self(mixture)) };
-            let noise = Noise { volume, lower, upper };
+            let noise = UniformDensity { volume, lower, upper };
             mixture.with_noise(all_weights.clone(), noise).map(Self).map_err(exception)
         };
         let factor = arrays::covariances(covariance_type, k, d, numbers(precisions_cholesky)?)?;
@@ -298,7 +298,7 @@ impl Mixture {
     fn with_noise(&self, weights: &Bound<'_, PyAny>, noise: NoiseParts) -> PyResult<Self> {
         let (volume, lower, upper) = noise;
         let weights = arrays::vector("weights", weights)?;
-        self.0.without_noise().with_noise(weights, Noise { volume, lower, upper }).map(Self).map_err(exception)
+        self.0.without_noise().with_noise(weights, UniformDensity { volume, lower, upper }).map(Self).map_err(exception)
     }
 
     /// Returns the Gaussians alone, with weights of sum 1.

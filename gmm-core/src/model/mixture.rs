@@ -2,7 +2,7 @@
 use super::covariance_model::CovarianceModel;
 use super::covariances::{CovarianceType, Covariances, bad_component};
 use super::linalg;
-use super::noise::Noise;
+use super::uniform::UniformDensity;
 use crate::compensated::log_softmax;
 use crate::error::{Error, Result};
 use crate::reproducible::Functions;
@@ -36,7 +36,7 @@ pub struct Mixture {
     /// The logarithms of the weights (K,), if some are too small: those weights hold the smallest normal number.
     log_weights: Option<Array1<f64>>,
     /// The noise, if the last component is one.
-    noise: Option<Noise>,
+    noise: Option<UniformDensity>,
 }
 
 impl Mixture {
@@ -148,13 +148,13 @@ impl Mixture {
     }
 
     /// Declares the last component to be noise, or none.
-    pub(crate) fn with_noise_of(mut self, noise: Option<Noise>) -> Self {
+    pub(crate) fn with_noise_of(mut self, noise: Option<UniformDensity>) -> Self {
         self.noise = noise;
         self
     }
 
     /// Returns the noise, if the last component is one.
-    pub fn noise(&self) -> Option<&Noise> {
+    pub fn noise(&self) -> Option<&UniformDensity> {
         self.noise.as_ref()
     }
 
@@ -376,7 +376,7 @@ pub(crate) fn check_symmetric(matrix: ArrayView2<'_, f64>, component: Option<usi
 
 #[cfg(feature = "serde")]
 mod serialised {
-    use super::{CovarianceModel, Covariances, Error, Mixture, Noise, Result};
+    use super::{CovarianceModel, Covariances, Error, Mixture, Result, UniformDensity};
     use ndarray::{Array1, Array2};
 
     /// The serialised form of a mixture: its parameters, without values computed from them.
@@ -390,7 +390,7 @@ mod serialised {
         covariance_model: Option<CovarianceModel>,
         /// That of the last component, if it is noise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        noise: Option<Noise>,
+        noise: Option<UniformDensity>,
     }
 
     impl From<Mixture> for Parts {

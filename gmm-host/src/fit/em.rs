@@ -16,7 +16,7 @@ use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::on_pool_thread;
 use gmm_core::model::mixture::Mixture;
-use gmm_core::model::noise::Noise;
+use gmm_core::model::uniform::UniformDensity;
 use gmm_core::reproducible::Functions;
 use gmm_core::statistics::Statistics;
 use gmm_core::statistics::freeze::Freeze;
@@ -132,7 +132,7 @@ impl Em {
 pub struct EmPrior {
     parameters: Option<ConjugatePrior>,
     /// The noise, and its weight at the start.
-    noise: Option<(Noise, f64)>,
+    noise: Option<(UniformDensity, f64)>,
 }
 
 impl Steps for Em {

@@ -7,7 +7,7 @@ use gmm_core::interrupt::Interrupt;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::decomposition::eigen;
 use gmm_core::model::mixture::Mixture;
-use gmm_core::model::noise::Noise;
+use gmm_core::model::uniform::UniformDensity;
 use ndarray::{Array1, Array2, ArrayView1, Axis, concatenate};
 
 /// The samples read at once.
@@ -18,7 +18,7 @@ impl NoiseComponent {
     ///
     /// # Errors
     /// [`Error::NoSuchRow`]; [`Error::BadParameter`] if the samples have labels, or all are noise.
-    pub(super) fn of_samples(&self, evaluator: &mut dyn Evaluator) -> Result<(Noise, f64)> {
+    pub(super) fn of_samples(&self, evaluator: &mut dyn Evaluator) -> Result<(UniformDensity, f64)> {
         let bad = |value: &str, remedy| Error::BadParameter { name: "noise", value: value.into(), remedy };
         if evaluator.labels().is_some() {
             return Err(bad("a component beside labels", "fit without labels, or without noise"));
@@ -38,7 +38,7 @@ impl NoiseComponent {
             }
         };
         let noise = noise_of(evaluator)?;
-        Ok((Noise { volume: self.volume.unwrap_or(noise.volume), ..noise }, share))
+        Ok((UniformDensity { volume: self.volume.unwrap_or(noise.volume), ..noise }, share))
     }
 }
 
@@ -46,8 +46,8 @@ impl NoiseComponent {
 /// principal components (mclust's `hypvol`).
 ///
 /// # Errors
-/// As [`Evaluator::statistics`] and [`Evaluator::rows`].
-pub fn noise_of(evaluator: &mut dyn Evaluator) -> Result<Noise> {
+/// As [`Evaluator::statistics`] and [`Evaluator::rows`]; [`Error::BadParameter`] for a missing value.
+pub fn noise_of(evaluator: &mut dyn Evaluator) -> Result<UniformDensity> {
     let (n, d) = (evaluator.n_samples(), evaluator.n_features());
     let moments = moments(evaluator, CovarianceType::Full)?;
     let centre = moments.means().row(0).to_owned();
@@ -63,6 +63,11 @@ pub fn noise_of(evaluator: &mut dyn Evaluator) -> Result<Noise> {
     for start in (0..n).step_by(ROWS_AT_ONCE) {
         Interrupt::current().check()?;
         let rows = evaluator.rows(&(start..n.min(start + ROWS_AT_ONCE)).collect::<Vec<_>>())?;
+        if let Some(((row, column), _)) = rows.x.indexed_iter().find(|(_, v)| v.is_nan()) {
+            let value = format!("a component beside the missing value in row {}, column {column}", start + row);
+            let remedy = "fill in missing values, leave out their rows, or fit without noise";
+            return Err(Error::BadParameter { name: "noise", value, remedy });
+        }
         let scores = (&rows.x - &centre).dot(&axes);
         for ((row, scores), weight) in rows.x.outer_iter().zip(scores.outer_iter()).zip(&rows.weights) {
             if *weight > 0.0 {
@@ -74,11 +79,11 @@ pub fn noise_of(evaluator: &mut dyn Evaluator) -> Result<Noise> {
     let log_volume = |ranges: &[(f64, f64)]| ranges.iter().map(|(a, b)| (b - a).ln()).sum::<f64>();
     let volume = log_volume(&ranges[..d]).min(log_volume(&ranges[d..])).exp();
     let (lower, upper) = ranges.into_iter().take(d).unzip();
-    Ok(Noise { volume, lower, upper })
+    Ok(UniformDensity { volume, lower, upper })
 }
 
 /// Adds noise of this weight to the Gaussians of a start.
-pub(super) fn with_noise(gaussians: &Mixture, (noise, share): &(Noise, f64)) -> Result<Mixture> {
+pub(super) fn with_noise(gaussians: &Mixture, (noise, share): &(UniformDensity, f64)) -> Result<Mixture> {
     let of_gaussians = &gaussians.weights() * (1.0 - share);
     let weights = concatenate![Axis(0), of_gaussians, Array1::from_elem(1, *share)];
     gaussians.with_noise(weights, noise.clone())

@@ -3,7 +3,7 @@
 pub mod agreement;
 pub mod estep;
 pub mod far;
-pub mod noise;
+pub mod noise_component;
 pub mod precision;
 pub mod sweep;
 

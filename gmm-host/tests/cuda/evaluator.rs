@@ -6,7 +6,7 @@
 //! max e + 5·10⁻⁸·N a total's. The last term is the target of 0.05 at N = 10⁶, for the mean error of the approximate
 //! exponential, whose part common to all arguments the host subtracts. One sample of up to 5000 left out or counted
 //! twice exceeds the bound.
-use crate::common::noise::assert_noise_agrees;
+use crate::common::noise_component::assert_noise_agrees;
 use crate::common::{CUDA_BACKENDS, normal, reference};
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_driver::{Context, Driver, Module};

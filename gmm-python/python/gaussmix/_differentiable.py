@@ -28,7 +28,7 @@ def arrays_of(covariance_type: str | None, weights: Any, means: Any, covariances
     if means is not None and covariances is not None:
         return weights, means, covariances
     mixture = mixture_of(weights, "what stands alone in the place of weights, means and covariances")
-    mixture.check_no_noise("a gradient")
+    mixture._check_no_noise("a gradient")
     # PyTorch takes arrays that may be changed only.
     weights, means, matrices = (np.array(part) for part in (mixture.weights, mixture.means, mixture.covariances))
     kind, (k, d) = mixture.covariance_type, means.shape

@@ -268,7 +268,7 @@ class Mixture:
         """
         return Mixture._of(self._engine.without_noise(), self._names)
 
-    def check_no_noise(self, what: str) -> None:
+    def _check_no_noise(self, what: str) -> None:
         """Raise an error if there is noise, which something does not have."""
         if self.noise is not None:
             raise ValueError(f"{what} has no component for noise; take the Gaussians alone (without_noise)")
@@ -709,7 +709,7 @@ class Mixture:
         classification, ECCV 2010.
         """
         kind = self.covariance_type
-        self.check_no_noise("a Fisher vector")
+        self._check_no_noise("a Fisher vector")
         if kind != "diag":
             raise ValueError(f"a Fisher vector needs a mixture with 'diag' covariances; this one has {kind!r} ones")
         if not 0 < alpha <= 1:
@@ -766,7 +766,7 @@ class Mixture:
         """Return the mixture as a fitted object of scikit-learn.
         Returns: gm : sklearn.mixture.GaussianMixture -- The object.
         """
-        self.check_no_noise("scikit-learn's class")
+        self._check_no_noise("scikit-learn's class")
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
         for name in ARRAYS:
             setattr(gm, name, getattr(self._engine, name.rstrip("_")))

@@ -1,7 +1,7 @@
 //! The contents of a model file: the parameters of a mixture, the record of its fit, and the names of the features.
 use crate::io::Problem;
 use crate::io::data::short;
-use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, Noise, VariationalMixture};
+use gmm_host::{CovarianceModel, Covariances, Error, Fit, Mixture, UniformDensity, VariationalMixture};
 use ndarray::{Array1, Array2};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -108,7 +108,7 @@ pub(super) fn mixture_from_arrays(
     weights: Array,
     means: Array,
     covariances: Array,
-    noise: Option<Noise>,
+    noise: Option<UniformDensity>,
 ) -> Result<Mixture, Problem> {
     let (shape, means) = means;
     let &[k, d] = &shape[..] else {

@@ -4,7 +4,7 @@ use super::contents::{Array, FitSummary, mixture_from_arrays};
 use super::json_array::{JsonArray, quote_non_finite};
 use crate::io::{Problem, Result as FileResult};
 use gmm_host::memory::in_words;
-use gmm_host::{Mixture, Noise};
+use gmm_host::{Mixture, UniformDensity};
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter};
@@ -22,7 +22,7 @@ pub(super) struct ModelMembers {
     means: NestedLists,
     covariances: NestedLists,
     #[serde(skip_serializing_if = "Option::is_none")]
-    noise: Option<Noise>,
+    noise: Option<UniformDensity>,
 }
 
 impl From<&Mixture> for ModelMembers {
@@ -121,7 +121,7 @@ struct Parameters {
     weights: JsonArray,
     means: JsonArray,
     covariances: JsonArray,
-    noise: Option<Noise>,
+    noise: Option<UniformDensity>,
 }
 
 /// Reads a mixture from a JSON text. Errors: as [`read_model`](super::read_model).

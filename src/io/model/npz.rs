@@ -6,7 +6,7 @@ use crate::io::data::npy::{self, write_npy};
 use crate::io::data::npy_header::Header;
 use crate::io::data::npy_text;
 use crate::io::data::short as shortened;
-use gmm_host::{CovarianceModel, Covariances, Mixture, Noise, VariationalMixture, memory};
+use gmm_host::{CovarianceModel, Covariances, Mixture, UniformDensity, VariationalMixture, memory};
 use ndarray::{ArrayD, arr0, aview1};
 use ndarray_npy::WritableElement;
 use std::collections::{HashMap, HashSet};
@@ -72,7 +72,7 @@ pub(super) fn read(file: impl Read + Seek) -> Result<Model, Problem> {
         Some((_, volume)) => {
             let mut bound = |name: &str| Ok::<_, Problem>(array(name)?.ok_or_else(|| missing(name))?.1);
             let [volume] = volume[..] else { return Err(missing("noise_volume_")) };
-            Some(Noise { volume, lower: bound("noise_lower_")?, upper: bound("noise_upper_")? })
+            Some(UniformDensity { volume, lower: bound("noise_lower_")?, upper: bound("noise_upper_")? })
         }
         None => None,
     };

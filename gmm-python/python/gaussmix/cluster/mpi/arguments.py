@@ -126,7 +126,7 @@ def _add(command: argparse._ActionsContainer, name: str, *short: str, of: Any = 
         option["choices"] = CHOICES[name]
     kinds = getattr(of, "_parameter_constraints", {}).get(name, [])
     for kind in kinds:
-        if kind == "boolean":
+        if kind == "boolean" and dict not in kinds:
             three = {"choices": _STATES, "default": "auto"}
             option.update(three if None in kinds else {"action": "store_true"})
         elif isinstance(kind, Interval):
@@ -180,18 +180,25 @@ def _numbers(text: str) -> NDArray[np.float64]:
 
 def _prior(text: str) -> str | dict[str, float]:
     """Read a prior of a fit by EM, as the command gmm does."""
-    if text == "default":
-        return text
+    return text if text == "default" else _named(text, _NUMBERS_OF_PRIOR)
+
+
+def _noise(text: str) -> bool | dict[str, float]:
+    """Read a component for noise, as the command gmm does."""
+    return True if text == "default" else _named(text if "=" in text else f"share={text}", ("share", "volume"))
+
+
+def _named(text: str, known: tuple[str, ...]) -> dict[str, float]:
     numbers = {}
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         try:
-            if name not in _NUMBERS_OF_PRIOR:
+            if name not in known:
                 raise ValueError
             numbers[name] = float(value)
         except ValueError:
-            names = ", ".join(_NUMBERS_OF_PRIOR)
-            raise argparse.ArgumentTypeError(f"{part!r}; use default, or {names} with a number, as in mean_precision=1") from None
+            names = ", ".join(known)
+            raise argparse.ArgumentTypeError(f"{part!r}; use default, or {names} with a number, as in {known[0]}=0.5") from None
     return numbers
 
 
@@ -202,6 +209,11 @@ _SPELLED: dict[str, dict[str, Any]] = {
         "metavar": "PRIOR",
         "help": "Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or numbers that "
         "differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.",
+    },
+    "noise": {
+        "type": _noise,
+        "metavar": "NOISE",
+        "help": "Add a component of uniform density for outliers: default, its share at the start, or share=0.1,volume=30.",
     },
     "freeze": {
         "nargs": "+",

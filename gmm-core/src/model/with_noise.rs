@@ -1,7 +1,7 @@
 //! Mixtures with a component for noise, and without it.
 use super::covariances::{CovarianceType, Covariances};
 use super::mixture::Mixture;
-use super::noise::Noise;
+use super::uniform::UniformDensity;
 use crate::error::{Error, Result};
 use ndarray::{Array1, Axis};
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ impl Mixture {
     /// # Errors
     /// [`Error::BadParameter`] for a volume or bounds that are not usable; [`Error::ShapeMismatch`]; as
     /// [`new`](Self::new) for the weights.
-    pub fn with_noise(&self, weights: Array1<f64>, noise: Noise) -> Result<Self> {
+    pub fn with_noise(&self, weights: Array1<f64>, noise: UniformDensity) -> Result<Self> {
         let (k, d) = self.means().dim();
         noise.check(d)?;
         let mut means = self.means().to_owned();

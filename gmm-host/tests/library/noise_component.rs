@@ -1,5 +1,5 @@
 //! The component for noise, against R's mclust 6.0.0 (R 4.2.2) and against the formulas.
-use crate::common::noise::assert_noise_agrees;
+use crate::common::noise_component::assert_noise_agrees;
 use crate::common::{BACKENDS, blobs};
 use crate::models::iris;
 use gmm_host::{
@@ -161,7 +161,7 @@ fn bad_noise_is_named() {
     with_gap[[3, 1]] = f64::NAN;
     let mut evaluator = CpuEvaluator::new(Samples::with_missing(with_gap.view()).unwrap()).unwrap();
     let error = GaussianMixtureParams::new(2).noise(default()).fit(&mut evaluator as &mut dyn Evaluator).unwrap_err();
-    assert!(error.to_string().contains("noise"), "{error}");
+    assert!(error.to_string().contains("missing value in row 3, column 1"), "{error}");
     let mixture = GaussianMixtureParams::new(2).noise(default()).fit(&x).unwrap().mixture;
     for error in [
         mixture.marginal(&[0]).unwrap_err(),

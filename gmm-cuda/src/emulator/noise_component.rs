@@ -3,14 +3,14 @@ use super::{float32, normal, of_each_type, samples, used};
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::model::mixture::Mixture;
-use gmm_core::model::noise::Noise;
+use gmm_core::model::uniform::UniformDensity;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 /// Returns each type of mixtures of K components over D features, the last of which is noise.
 fn with_noise(rng: &mut ChaCha8Rng, k: usize, d: usize) -> impl Iterator<Item = Mixture> {
     // About the density two standard deviations away, so that noise shares samples with the Gaussians.
-    let noise = Noise { volume: 8f64.powi(d as i32), lower: vec![-4.0; d], upper: vec![4.0; d] };
+    let noise = UniformDensity { volume: 8f64.powi(d as i32), lower: vec![-4.0; d], upper: vec![4.0; d] };
     of_each_type(rng, k - 1, d).into_iter().map(move |gaussians| {
         let weights = gaussians.weights().iter().map(|w| 0.6 * w).chain([0.4]).collect();
         gaussians.with_noise(weights, noise.clone()).unwrap()

@@ -8,7 +8,7 @@ use ndarray::{Array1, ArrayView1};
 /// distribution between `lower` and `upper`. Samples are drawn from there.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Noise {
+pub struct UniformDensity {
     /// The volume that noise fills.
     pub volume: f64,
     /// The least value of each feature (D,).
@@ -17,7 +17,7 @@ pub struct Noise {
     pub upper: Vec<f64>,
 }
 
-impl Noise {
+impl UniformDensity {
     pub(super) fn check(&self, n_features: usize) -> Result<()> {
         for bounds in [&self.lower, &self.upper] {
             if bounds.len() != n_features {

@@ -1,13 +1,13 @@
 //! Evaluators under mixtures with noise, against the formulas.
 use super::*;
-use gmm_host::{CovarianceModel, Noise};
+use gmm_host::{CovarianceModel, UniformDensity};
 
 /// Fails unless scores, responsibilities, labels and statistics of these models are those of K Gaussians beside a
 /// constant density.
 pub fn assert_noise_agrees(backend: &Backend, models: &[CovarianceModel], n: usize, k: usize, d: usize) {
     let x = backend.seen(&blobs(7, n, d));
     let density = 0.01f64.powi(d as i32);
-    let noise = Noise { volume: 1.0 / density, lower: vec![-9.0; d], upper: vec![9.0; d] };
+    let noise = UniformDensity { volume: 1.0 / density, lower: vec![-9.0; d], upper: vec![9.0; d] };
     for &model in models {
         let what = format!("{} {model} {n}x{d} k={k}", backend.name);
         let gaussians = mixture(5, model.form(), k, d, 2.0).with_covariance_model(model).unwrap();

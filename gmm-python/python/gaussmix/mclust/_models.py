@@ -1,8 +1,4 @@
-"""The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
-
-Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
-are not there yet.
-"""
+"""Fits, tables, trees and discriminant analysis."""
 
 from __future__ import annotations
 
@@ -14,12 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-from . import _core, _tables
-from ._arrays import Floats, na_as_nan
-from ._documentation import documented
-from ._mixture import Mixture
-
-__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me"]
+from .. import _core, _tables
+from .._arrays import Floats, na_as_nan
+from .._documentation import documented
+from .._mixture import Mixture
 
 #: More rows than these do not build a tree.
 _SUBSET = 2000

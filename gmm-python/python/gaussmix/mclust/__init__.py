@@ -4,6 +4,22 @@ Rows count from 0, as everywhere in Python. docs/mclust.md compares the function
 are not there yet.
 """
 
+from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
+from ._combine import clustCombi, clustCombiOptim
 from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me
 
-__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me"]
+__all__ = [
+    "Mclust",
+    "MclustBootstrap",
+    "MclustDA",
+    "Table",
+    "clustCombi",
+    "clustCombiOptim",
+    "emControl",
+    "hc",
+    "hclass",
+    "mclustBIC",
+    "mclustBootstrapLRT",
+    "mclustICL",
+    "me",
+]

@@ -28,6 +28,12 @@ def faithful():
     return np.loadtxt(ROOT / "data" / "faithful.csv", delimiter=",", skiprows=1)
 
 
+@pytest.fixture(scope="session")
+def acidity():
+    """The index of acidity of 155 lakes, (155,)."""
+    return np.loadtxt(ROOT / "data" / "acidity.csv", skiprows=1)
+
+
 def pytest_sessionstart():
     """Let Ctrl-C end the tests even if a shell started them in the background, which ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

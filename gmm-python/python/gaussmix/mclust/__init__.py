@@ -6,6 +6,7 @@ are not there yet.
 
 from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
 from ._combine import clustCombi, clustCombiOptim
+from ._density import cdfMclust, densityMclust, quantileMclust
 from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "MclustBootstrap",
     "MclustDA",
     "Table",
+    "cdfMclust",
     "clustCombi",
     "clustCombiOptim",
+    "densityMclust",
     "emControl",
     "hc",
     "hclass",
@@ -22,4 +25,5 @@ __all__ = [
     "mclustBootstrapLRT",
     "mclustICL",
     "me",
+    "quantileMclust",
 ]

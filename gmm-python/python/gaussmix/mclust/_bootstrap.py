@@ -184,7 +184,8 @@ class MclustBootstrap:
             error: NDArray[np.float64] = factor * np.nanstd(values, axis=0, ddof=1)
             if what != "ci":
                 return error if what == "se" else mean
-            return mean + np.multiply.outer(normal, error) if self.type == "jk" else np.nanquantile(values, ends, axis=0)
+            interval: NDArray[np.float64] = mean + np.multiply.outer(normal, error)
+            return interval if self.type == "jk" else np.nanquantile(values, ends, axis=0)
 
         return SimpleNamespace(**{name: of(values) for name, values in drawn.items()})
 
@@ -205,10 +206,11 @@ class MclustBootstrap:
             raise ValueError(f"what is {what!r}; use 'pro', 'mean' or 'var'")
         values, own = shown[what]
         d = values.shape[1]
-        _, axes = plt.subplots(d, self.G, figsize=(3 * self.G, 2 * d), sharex="row", squeeze=False, layout="constrained")
+        axes: Any
+        _, axes = plt.subplots(d, self.G, figsize=(3 * self.G, 2 * d), squeeze=False, layout="constrained")
         for j, k in np.ndindex(axes.shape):
             _histogram(axes[j, k], values[:, j, k], own[j, k])
-            axes[j, k].set_xlabel(f"{what} {f'of column {j}, ' if what != 'pro' else ''}component {k + 1}")
+            axes[j, k].set_xlabel(f"{what} {f'of feature {j}, ' if what != 'pro' else ''}component {k + 1}")
         return axes
 
     def __repr__(self) -> str:
@@ -246,6 +248,6 @@ def _histogram(ax: Any, values: NDArray[np.float64], own: float) -> Any:
         import matplotlib.pyplot as plt
 
         ax = plt.gca()
-    ax.hist(values[~np.isnan(values)], bins="sturges", color="0.75", edgecolor="white")
+    ax.hist(values[~np.isnan(values)], bins="sturges", color="0.75")
     ax.axvline(own, color="C2", linestyle="--")
     return ax

@@ -14,6 +14,7 @@ from .. import _core, _tables
 from .._arrays import Floats, na_as_nan
 from .._documentation import documented
 from .._mixture import Mixture
+from ._pictures import draw
 
 #: More rows than these do not build a tree.
 _SUBSET = 2000
@@ -129,6 +130,20 @@ class Model:
         """
         z = self.mixture.predict_proba(_rows(newdata))
         return Prediction(z.argmax(axis=1) + 1, z)
+
+    def plot(self, what: str = "classification", dimens: Sequence[int] | None = None, ax: Any = None) -> Any:
+        """Draw the model: up to 2,000 rows, and ellipses at one and two standard deviations.
+        Parameters:
+        what : {'BIC', 'classification', 'uncertainty', 'density'}, default='classification'
+            The table of `Mclust`; the classes; the rows, large and dark where the class is uncertain; or lines of equal
+            density, which enclose 95, 75, 50 and 25 % of the rows.
+        dimens : sequence of int, default=None -- The columns, from 0; of more than two all pairs are drawn.
+        ax : matplotlib.axes.Axes, default=None -- Where to draw one or two columns; by default on a new figure.
+        Returns: ax : matplotlib.axes.Axes or ndarray of such -- The axes.
+        """
+        if what == "BIC" and isinstance(self, Mclust):
+            return self.BIC.plot(ax)
+        return draw(self, what, dimens, ax)
 
     def __repr__(self) -> str:
         head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]

@@ -3,6 +3,7 @@
 import pickle
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -358,11 +359,13 @@ def test_mixtures_of_models_are_evaluated_drawn_and_exported(name, blobs):
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-@pytest.mark.parametrize("name", MODELS)
-def test_headers_for_c_compute_models(name, blobs, tmp_path, capfd):
+@pytest.mark.parametrize("name", ["EII", "EVI", "VEE"])
+def test_headers_for_c_compute_models(name, blobs, tmp_path):
     gm = fitted(blobs, name)
     gm.save(tmp_path / "model.json")
-    assert _core.run_program(["gmm", "convert", str(tmp_path / "model.json"), str(tmp_path / "model.h")]) == 0
+    # The program runs once in a process, whose start takes longer than all else: a model of each form.
+    convert = "import sys; from gaussmix import _core; sys.exit(_core.run_program(['gmm', 'convert', *sys.argv[1:]]))"
+    subprocess.run([sys.executable, "-c", convert, "model.json", "model.h"], cwd=tmp_path, check=True)
     program = """
         #include <stdio.h>
         #include "model.h"

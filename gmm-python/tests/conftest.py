@@ -22,6 +22,18 @@ def iris():
     return np.loadtxt(ROOT / "data" / "iris.csv", delimiter=",", skiprows=1)
 
 
+@pytest.fixture(scope="session")
+def faithful():
+    """272 eruptions of Old Faithful and the waits after them in minutes, (272, 2)."""
+    return np.loadtxt(ROOT / "data" / "faithful.csv", delimiter=",", skiprows=1)
+
+
+@pytest.fixture(scope="session")
+def acidity():
+    """The index of acidity of 155 lakes, (155,)."""
+    return np.loadtxt(ROOT / "data" / "acidity.csv", skiprows=1)
+
+
 def pytest_sessionstart():
     """Let Ctrl-C end the tests even if a shell started them in the background, which ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

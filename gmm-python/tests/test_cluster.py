@@ -717,7 +717,7 @@ def test_selection(standardize):
     assert_close(found.best, local.best)
     for a, b in zip(found.table, local.table, strict=True):
         assert (a.covariance_type, a.n_components, a.n_iter) == (b.covariance_type, b.n_components, b.n_iter)
-        np.testing.assert_allclose(a[2:], b[2:], rtol=1e-12)
+        np.testing.assert_allclose(a[2:7], b[2:7], rtol=1e-12)
         gm = GaussianMixture(a.n_components, covariance_type=a.covariance_type, partition_rows=700, **params)
         # The bits of a separate fit.
         assert gm.fit(X, sample_weight=W).bic(X, sample_weight=W) == a.criterion

@@ -1,6 +1,9 @@
 """The door for users of R's mclust against the numbers of mclust 6.0.0 (R 4.2.2), and the models in the estimator."""
 
 import pickle
+import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,6 +97,34 @@ def test_the_best_model_of_iris(iris):
     np.testing.assert_allclose(prediction.z, fit.z[:3])
     assert "loglik" in repr(fit) and "[50, 100]" in repr(fit)
     assert fit.mixture.covariance_model == "VEV"
+
+
+def test_models_of_faithful(faithful):
+    fit = Mclust(faithful)
+    assert (fit.modelName, fit.G, np.bincount(fit.classification)[1:].tolist()) == ("EEE", 3, [40, 97, 135])
+    numbers = [fit.loglik, fit.bic, fit.icl]
+    np.testing.assert_allclose(numbers, [-1126.3262364683, -2314.3162956658, -2357.8242489548], atol=1e-8, rtol=0)
+    # Those of one more M-step than the log-likelihood's.
+    np.testing.assert_allclose(fit.parameters.pro, [0.165678399056, 0.356369626513, 0.477951974430], atol=1e-10)
+    assert [best[:2] for best in fit.BIC.pick()] == [("EEE", 3), ("VVE", 2), ("VEE", 3)]
+    two = """-3452.998452 -3458.304986 -2354.600644 -2350.606810 -2352.617554 -2346.064924 -2325.219937 -2322.971928
+        -2324.272741 -2320.432980 -2329.115443 -2325.416446 -2327.597829 -2322.191959"""
+    # R prints ten digits.
+    np.testing.assert_allclose(fit.BIC.values[1], np.array(two.split(), dtype=float), atol=6e-7, rtol=0)
+    best, second = mclustICL(faithful).pick(2)
+    assert (best[:2], second[:2]) == (("VVE", 2), ("VVV", 2))
+    np.testing.assert_allclose([best[2], second[2]], [-2320.76282207, -2322.69746733], atol=6e-9, rtol=0)
+
+
+def test_models_of_one_column(acidity, faithful):
+    fit = Mclust(acidity)
+    assert (fit.modelName, fit.G) == ("E", 2)
+    np.testing.assert_allclose([fit.loglik, fit.bic, fit.icl], [-185.94930517334, -392.07231081436, -398.55543381452], atol=1e-8, rtol=0)
+    assert fit.parameters.variance.sigmasq == pytest.approx(0.186370174781, abs=1e-11)
+    np.testing.assert_allclose(fit.parameters.mean, [[4.37094616354, 6.32015308403]], atol=1e-10)
+    fit = Mclust(faithful[:, 0])
+    assert (fit.modelName, fit.G) == ("V", 4)
+    np.testing.assert_allclose([fit.loglik, fit.bic, fit.icl], [-257.49813850032, -576.66009972990, -690.40154609639], atol=1e-8, rtol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -292,10 +323,30 @@ def test_selection_of_models(iris):
     assert by_icl.table[0].criterion == pytest.approx(561.72887565114, abs=1e-3)
 
 
-def test_mixtures_of_models_are_evaluated_drawn_and_exported(blobs):
-    gm = fitted(blobs, "VEE")
-    value, by_weights, _, by_covariances = Likelihood(blobs).gradient(gm)
-    assert value == pytest.approx(gm.score(blobs) * 120) and by_covariances.shape == (2, 2, 2) and np.isfinite(by_weights).all()
+def test_failed_models_of_a_selection_have_no_criterion(iris):
+    params = {"init_params": "hierarchical", "reg_covar": 0, "tol": 1e-5, "max_iter": 1000}
+    found = select(iris, range(1, 10), covariance_type="all", **params)
+    assert (found.best.covariance_type, found.best.n_components) == ("VEV", 2)
+    failed = {row[:2] for row in found.table if np.isnan(row.criterion)}
+    # mclust's, and VEE with 9: the tolerance is of a sample's mean.
+    assert failed == {("VEE", 5), ("VEE", 7), ("EVV", 5), ("EVV", 6), ("VEE", 9)} == {row[:2] for row in found.table if row.reason}
+    few = select(iris, [5], covariance_type=["EVV", "VEE", "VVV"], **params)
+    assert few.best.covariance_type == "VVV" and few.table[0].n_parameters is None and "not positive definite" in few.table[0].reason
+    assert "one is empty or has collapsed" in few.table[1].reason
+    assert repr(few).count("NA") == 4 and "reason" in repr(few) and "reason" not in repr(select(iris, [2], random_state=0))
+    with pytest.warns(UserWarning, match="in each model a component is empty"):
+        assert select(iris, [5], covariance_type="VEE", **params).best.covariance_type == "VEE"
+    with pytest.raises(ValueError, match="ill-defined empirical covariance"):
+        select(iris, [5], covariance_type="EVV", **params)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mixtures_of_models_are_evaluated_drawn_and_exported(name, blobs):
+    gm = fitted(blobs, name)
+    value, *gradients = Likelihood(blobs).gradient(gm)
+    assert value == pytest.approx(gm.score(blobs) * 120) and gradients[2].shape == gm.covariances_.shape
+    # The derivatives are those of the form, not of what its components share: by means they are 0 at the optimum.
+    assert np.isfinite(gradients[0]).all() and np.abs(gradients[1]).max() < 1
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(gaussmix.to_onnx(gm).SerializeToString())
@@ -303,8 +354,34 @@ def test_mixtures_of_models_are_evaluated_drawn_and_exported(blobs):
     pytest.importorskip("matplotlib").use("agg")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     assert len(plot(gm, blobs, ax=pyplot.subplots()[1]).patches) == 4
+    pyplot.close("all")
+    assert gm.sample(50)[0].shape == (50, 2)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("name", ["EII", "EVI", "VEE"])
+def test_headers_for_c_compute_models(name, blobs, tmp_path):
+    gm = fitted(blobs, name)
+    gm.save(tmp_path / "model.json")
+    # The program runs once in a process, whose start takes longer than all else: a model of each form.
+    convert = "import sys; from gaussmix import _core; sys.exit(_core.run_program(['gmm', 'convert', *sys.argv[1:]]))"
+    subprocess.run([sys.executable, "-c", convert, "model.json", "model.h"], cwd=tmp_path, check=True)
+    program = """
+        #include <stdio.h>
+        #include "model.h"
+        int main(void) { double x[2] = {1.5, -0.5}; printf("%.17g %d\\n", model_score(x), model_predict(x)); return 0; }
+    """
+    (tmp_path / "main.c").write_text(program)
+    subprocess.run(["cc", "-std=c99", "-o", tmp_path / "main", tmp_path / "main.c", "-lm"], check=True)
+    score, label = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True).stdout.split()
+    x = [[1.5, -0.5]]
+    # C's own logarithms and exponentials.
+    assert float(score) == pytest.approx(gm.score_samples(x)[0], rel=1e-12) and int(label) == gm.predict(x)[0]
+
+
+def test_the_table_is_drawn(blobs):
+    pytest.importorskip("matplotlib").use("agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.figure()
     assert len(mclustBIC(blobs, range(1, 4)).plot().lines) == 14
     pyplot.close("all")
-    drawn = gm.sample(50)[0]
-    assert drawn.shape == (50, 2)

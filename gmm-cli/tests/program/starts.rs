@@ -70,6 +70,9 @@ fn models_of_mclust_are_selected_written_and_read() {
     assert!(fs::read_to_string(folder.path().join("best.json")).unwrap().contains("\"VEV\""));
     let icl = run(&["select", iris, "-k", "2", "--covariance-type", "VEV", "--criterion", "icl"]);
     assert!((icl["best"]["value"].as_f64().unwrap() - 561.72887565114).abs() < 1e-3, "{}", icl["best"]);
+    // A model with a collapsed component is never the best.
+    let failed = run(&["select", iris, "-k", "5", "--covariance-type", "VEE,VVV"]);
+    assert!(failed["candidates"][0]["value"].is_null() && failed["best"]["covariance_type"] == "full", "{failed}");
     // A file keeps the model, from which a fit goes on.
     for file in ["m.json", "m.npz"] {
         run(&["fit", iris, "-k", "2", "--covariance-type", "VEV", "-o", file]);

@@ -62,12 +62,13 @@ impl Criterion {
         let log_likelihood = evaluator.log_likelihood(&fit.mixture)?;
         let (n_parameters, d) = (fit.mixture.n_parameters(), evaluator.n_features());
         let uncertainty = if self == Self::Icl { uncertainty(evaluator, &fit.mixture)? } else { 0.0 };
+        let value = self.value(log_likelihood, n_parameters, evaluator.total_weight(), d) + uncertainty;
         Ok(Candidate {
             covariance_type: fit.mixture.covariance_model(),
             n_components: fit.mixture.n_components(),
             n_parameters,
             log_likelihood,
-            criterion: self.value(log_likelihood, n_parameters, evaluator.total_weight(), d) + uncertainty,
+            criterion: if fit.retained.is_empty() { value } else { f64::NAN },
             uncertainty,
             n_iter: fit.n_iter(),
             converged: fit.converged,
@@ -114,7 +115,7 @@ pub struct Candidate {
     pub n_parameters: usize,
     /// Total log-likelihood under the fitted parameters.
     pub log_likelihood: f64,
-    /// The criterion's value.
+    /// The criterion's value; NaN where the last M-step retained components, because one was empty or had collapsed.
     pub criterion: f64,
     /// −2 Σ ln maxₖ rᵢₖ where the criterion is `icl`, and else 0.
     pub uncertainty: f64,

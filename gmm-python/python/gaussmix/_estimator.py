@@ -16,7 +16,7 @@ from . import _core, _parameters, _start
 from ._arrays import checked_weights
 from ._documentation import documented
 from ._fitted import take_features
-from ._fitting import Fitting, ill_defined
+from ._fitting import Fitting, ill_defined, is_of_model
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     #: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
-    Tried = tuple["GaussianMixture", float | _core.TooFewSamplesError, float]
+    Tried = tuple["GaussianMixture", float | ValueError, float]
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
@@ -305,7 +305,9 @@ class GaussianMixture(Fitting):
         for estimator in models:
             try:
                 estimator.fit(X, sample_weight=sample_weight)
-            except _core.TooFewSamplesError as error:
+            except ValueError as error:
+                if not is_of_model(error):
+                    raise
                 yield estimator, error, 0.0
             else:
                 yield estimator, *estimator._total(X, sample_weight)
@@ -324,7 +326,9 @@ class GaussianMixture(Fitting):
                 gm._check_start(n_samples)
                 with ill_defined(samples.estimator):
                     fit = fits[next(numbers)]
-            except _core.TooFewSamplesError as error:
+            except ValueError as error:
+                if not is_of_model(error):
+                    raise
                 yield gm, error, 0.0
                 continue
             take_features(gm, samples.estimator)
@@ -341,7 +345,7 @@ class GaussianMixture(Fitting):
             fitted_data = samples.standardize() if self.standardize else data
             before: GaussianMixture | None = None
             for gm, total, n in fitted:
-                if not isinstance(total, _core.TooFewSamplesError):
+                if not isinstance(total, ValueError):
                     if before is not None and before.covariance_type == gm.covariance_type:
                         gm._grow(before, fitted_data, samples)
                         total = data.mean_score(gm._mixture()) * n

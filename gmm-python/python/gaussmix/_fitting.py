@@ -48,6 +48,11 @@ class ill_defined:
             raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
 
 
+def is_of_model(error: ValueError) -> bool:
+    """Say whether a fit failed because of its number of components or type of covariances."""
+    return isinstance(error, _core.TooFewSamplesError) or isinstance(error.__cause__, _core.IllDefinedError)
+
+
 def _name(estimator: Any, feature: int) -> str:
     names = getattr(estimator, "feature_names_in_", None)
     return f"column {feature}" if names is None else f"column {names[feature]!r}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +28,20 @@ CRITERIA = ("bic", "aic", "icl")
 
 
 class Candidate(NamedTuple):
-    """A model that was tried; `score` is the mean log-likelihood of a sample."""
+    """A model that was tried; `score` is the mean log-likelihood of a sample.
+
+    `reason` says why `criterion` is NaN: the fit failed (then other numbers are missing too), or it ended with a component
+    that is empty or has collapsed.
+    """
 
     covariance_type: str
     n_components: int
-    n_parameters: int
+    n_parameters: int | None
     score: float
     criterion: float
     n_iter: int
     converged: bool
+    reason: str = ""
 
 
 @documented
@@ -44,7 +51,8 @@ class Selection(NamedTuple):
     criterion : str -- The name of the criterion.
     table : list of Candidate
         A row for each model, in the order of the fits: its `covariance_type`, `n_components`, `n_parameters` (the free
-        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`.
+        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`. Where a
+        component is empty or has collapsed, `criterion` is NaN, printed as NA, and `reason` says why.
     best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 
@@ -57,7 +65,10 @@ class Selection(NamedTuple):
         best = f"{self.best.covariance_type!r} covariances, {self.best.n_components} components"
         head = [self.criterion.upper() if name == "criterion" else name for name in Candidate._fields]
         title = f"Selection by {self.criterion.upper()}, best: {best}"
-        return title, head, [list(row) for row in self.table], len(self.table)
+        rows = [["NA" if value is None or value != value else value for value in row] for row in self.table]
+        # Reasons are long, and seldom.
+        shown = len(head) if any(row.reason for row in self.table) else -1
+        return title, head[:shown], [[*row[:-1], shorten(str(row[-1]), 60, placeholder="…")][:shown] for row in rows], len(rows)
 
     def __repr__(self) -> str:
         """Return a table of the models."""
@@ -160,6 +171,7 @@ def select(
 
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
+    failure: ValueError | None = None
     fitted = estimator._fitted(models(), X, sample_weight)
     if grow:
         fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
@@ -168,17 +180,27 @@ def select(
             if too_many is None or gm.n_components < too_many[0]:
                 too_many = gm.n_components, total
             continue
-        value = gm.icl(X, sample_weight) if criterion == "icl" else gm._criterion(criterion, total, n)
         kind, k = gm.covariance_type, gm.n_components
-        table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_))
-        if best is None or value < best[0]:
+        if isinstance(total, ValueError):
+            failure = failure or total
+            table.append(Candidate(kind, k, None, math.nan, math.nan, 0, False, str(total.__cause__)))
+            continue
+        value, reason = gm.icl(X, sample_weight) if criterion == "icl" else gm._criterion(criterion, total, n), ""
+        if gm.retained_:
+            value, reason = math.nan, f"components {gm.retained_} (counted from 0) keep earlier parameters: one is empty or has collapsed"
+        table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_, reason))
+        if best is None or value < best[0] or math.isnan(best[0]):
             best = (value, gm)
     if too_many is not None:
         if best is None:
             raise too_many[1]
         warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
+    if best is None and failure is not None:
+        raise failure
     if best is None:
         raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
+    if math.isnan(best[0]):
+        warn("in each model a component is empty or has collapsed: the first is taken; try fewer components")
     return Selection(criterion, table, best[1])
 
 

@@ -189,7 +189,8 @@ impl Select {
             let direction = if best.of_mixture.is_some() { "lower" } else { "higher" };
             let name = criterion.to_uppercase();
             let caption = format!("{name} over the number of components; {direction} is better");
-            let series = self.series(candidates.iter().map(|row| (row.covariance_type, (row.k as f64, row.value()))));
+            let drawn = candidates.iter().filter(|row| !row.value().is_nan());
+            let series = self.series(drawn.map(|row| (row.covariance_type, (row.k as f64, row.value()))));
             let svg = plot::criterion(&caption, &series, (best.k as f64, best.value()))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
@@ -276,7 +277,7 @@ impl Select {
     fn row(&self, row: &Candidate, source: &Source<'_>, weight: f64) -> Row {
         let log_likelihood = row.log_likelihood - weight * source.log_scale();
         let of_certain = self.criterion.value(log_likelihood, row.n_parameters, weight, source.samples.n_features());
-        let value = of_certain + row.uncertainty;
+        let value = if row.criterion.is_nan() { f64::NAN } else { of_certain + row.uncertainty };
         Row {
             k: row.n_components,
             alive: None,
@@ -338,9 +339,10 @@ impl Report {
                     .into_iter()
                     .flat_map(|of| [of.n_parameters.to_string(), format!("{:.3}", of.log_likelihood)]),
             );
-            cells.push(format!("{:.3}", row.value()));
+            cells.push(if row.value().is_nan() { "NA".into() } else { format!("{:.3}", row.value()) });
             cells.push(match (difference, of_mixture) {
                 (0.0, _) => "best".into(),
+                _ if difference.is_nan() => "a component is empty or has collapsed".into(),
                 (_, Some(_)) => format!("+{difference:.3}"),
                 (_, None) => format!("{difference:.3}"),
             });

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
 from .._documentation import documented, with_documentation_of
-from .._fitting import Fitting
+from .._fitting import Fitting, is_of_model
 from .._samples import Samples
 from .engine import Engine, InProcess
 from .remote import Resident
@@ -178,7 +178,9 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                     samples.serve(estimator)
                 try:
                     data = cast(Resident, estimator._fit(samples))
-                except _core.TooFewSamplesError as error:
+                except ValueError as error:
+                    if not is_of_model(error):
+                        raise
                     yield estimator, error, 0.0
                 else:
                     yield estimator, data.total(estimator._mixture()), data.total_weight

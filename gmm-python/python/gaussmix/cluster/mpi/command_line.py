@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -59,8 +60,10 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         )
     if options.output is not None:
         MPIEngine(comm).together(lambda: selection.best.save(options.output))
-    best = min(selection.table, key=lambda candidate: candidate.criterion)
-    return {"criterion": options.criterion, "best": best._asdict(), "candidates": [candidate._asdict() for candidate in selection.table]}
+    # JSON has no NaN.
+    rows = [{name: None if value != value else value for name, value in row._asdict().items()} for row in selection.table]
+    best = min(rows, key=lambda row: math.inf if row["criterion"] is None else row["criterion"])
+    return {"criterion": options.criterion, "best": best, "candidates": rows}
 
 
 def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
@@ -228,7 +231,9 @@ def _text(result: dict[str, Any]) -> str:
     rows = [("type", "K", "parameters", "score", name, "iterations")]
     for c in candidates:
         mark = " best" if c == best else "" if c["converged"] else " not converged"
-        numbers = (c["n_parameters"], f"{c['score']:.6f}", f"{c['criterion']:.3f}", f"{c['n_iter']}{mark}")
+        score, value = ("NA" if c[name] is None else format(c[name], form) for name, form in (("score", ".6f"), ("criterion", ".3f")))
+        parameters = "NA" if c["n_parameters"] is None else c["n_parameters"]
+        numbers = (parameters, score, value, f"{c['n_iter']}{mark}")
         rows.append((c["covariance_type"], *map(str, (c["n_components"], *numbers))))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,8 +1,4 @@
-"""The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
-
-Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
-are not there yet.
-"""
+"""Fits, tables, trees and discriminant analysis."""
 
 from __future__ import annotations
 
@@ -14,22 +10,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
-from . import _core, _tables
-from ._arrays import Floats, na_as_nan
-from ._documentation import documented
-from ._mixture import Mixture
-
-__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me"]
+from .. import _core, _tables
+from .._arrays import Floats, na_as_nan
+from .._documentation import documented
+from .._mixture import Mixture
+from ._pictures import draw
 
 #: More rows than these do not build a tree.
 _SUBSET = 2000
+#: The square root of the spacing of float64 at 1.
+_ROOT_EPS = 2.0**-26
 _MODELS = _core.MODELS[:14]
 #: The engine's names of mclust's models of one feature, and of one component.
 _OTHERS = {"E": "EII", "V": "VII", "X": "VII", "XII": "VII", "XXI": "VVI", "XXX": "VVV"}
 _Numbers: TypeAlias = int | Sequence[int]
 _Names: TypeAlias = str | Sequence[str] | None
-#: A mixture, its log-likelihood and the iterations; None where a component was empty or collapsed.
-_Found: TypeAlias = tuple[_core.Mixture, float, int] | None
+#: A mixture, its log-likelihood and the iterations.
+_Fit: TypeAlias = tuple[_core.Mixture, float, int]
+#: None where a component was empty or collapsed.
+_Found: TypeAlias = _Fit | None
 _Cells: TypeAlias = dict[tuple[int, str], _Found]
 
 
@@ -104,18 +103,19 @@ class Table:
 class Model:
     """A fitted model: what `me` returns; `Mclust` has its attributes."""
 
-    def __init__(self, data: _core.Data, modelName: str, found: tuple[_core.Mixture, float, int]) -> None:
+    def __init__(self, data: Floats, samples: _core.Data, modelName: str, found: _Fit, moved: _core.Mixture | None = None) -> None:
         engine, self.loglik, self.iterations = found
-        self.mixture = Mixture._of(engine)
+        self.data, self.mixture = data, Mixture._of(moved or engine)
         self.modelName, (self.n, self.d), self.G = modelName, data.shape, len(engine.weights)
         self.df = engine.n_parameters
         self.bic = 2.0 * self.loglik - self.df * float(np.log(self.n))
-        self.z = data.responsibilities(engine)
+        self.z = samples.responsibilities(engine)
         self.classification = self.z.argmax(axis=1) + 1
         self.uncertainty = 1.0 - self.z.max(axis=1)
         self.icl = self.bic + 2.0 * float(np.log(self.z.max(axis=1)).sum())
+        engine = self.mixture._engine
         volumes, shapes, axes = engine.decomposition()
-        sigma = np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
+        sigma = sigma_of(engine)
         parts = zip(_OTHERS.get(modelName, modelName), (volumes, shapes, axes), strict=True)
         scale, shape, orientation = (np.moveaxis(part, 0, -1) if letter == "V" else part[0] for letter, part in parts)
         variance = SimpleNamespace(modelName=modelName, d=self.d, G=self.G, sigma=sigma, scale=scale, shape=shape, orientation=orientation)
@@ -130,6 +130,20 @@ class Model:
         """
         z = self.mixture.predict_proba(_rows(newdata))
         return Prediction(z.argmax(axis=1) + 1, z)
+
+    def plot(self, what: str = "classification", dimens: Sequence[int] | None = None, ax: Any = None) -> Any:
+        """Draw the model: up to 2,000 rows, and ellipses at one and two standard deviations.
+        Parameters:
+        what : {'BIC', 'classification', 'uncertainty', 'density'}, default='classification'
+            The table of `Mclust`; the classes; the rows, large and dark where the class is uncertain; or lines of equal
+            density, which enclose 95, 75, 50 and 25 % of the rows.
+        dimens : sequence of int, default=None -- The columns, from 0; of more than two all pairs are drawn.
+        ax : matplotlib.axes.Axes, default=None -- Where to draw one or two columns; by default on a new figure.
+        Returns: ax : matplotlib.axes.Axes or ndarray of such -- The axes.
+        """
+        if what == "BIC" and isinstance(self, Mclust):
+            return self.BIC.plot(ax)
+        return draw(self, what, dimens, ax)
 
     def __repr__(self) -> str:
         head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]
@@ -157,6 +171,7 @@ class Mclust(Model):
     random_state
     Attributes:
     BIC : Table -- The criterion of all models.
+    data : ndarray of shape (n, d) -- The rows.
     modelName, n, d, G : str and int -- The best model, and the numbers of rows, of columns and of components.
     loglik, df, bic, icl : float and int -- The log-likelihood, the number of parameters, and the criteria.
     iterations : int -- The E-steps.
@@ -188,9 +203,11 @@ class Mclust(Model):
         device: str = "cpu",
         random_state: Any = None,
     ) -> None:
-        samples, found = _fits(data, G, modelNames, initialization, control, device, random_state)
+        x = _rows(data)
+        samples, found = _fits(x, G, modelNames, initialization, control, device, random_state)
         self.BIC = _bic(samples, found)
-        super().__init__(samples, *_best(self.BIC, found))
+        name, fit = _best(self.BIC, found)
+        super().__init__(x, samples, name, fit, _moved(samples, x, name, fit, initialization))
 
 
 @documented
@@ -212,8 +229,9 @@ def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
     G, modelNames, **search : object -- As of `Mclust`.
     Returns: table : Table -- The BIC of each, plus twice the sum of the logarithms of the rows' largest probabilities.
     """
-    samples, found = _fits(data, G, modelNames, **search)
-    return Table("ICL", {cell: np.nan if fit is None else Model(samples, cell[1], fit).icl for cell, fit in found.items()})
+    x = _rows(data)
+    samples, found = _fits(x, G, modelNames, **search)
+    return Table("ICL", {cell: np.nan if fit is None else Model(x, samples, cell[1], fit).icl for cell, fit in found.items()})
 
 
 @documented
@@ -257,7 +275,7 @@ def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emCon
     (found,) = _em(samples, x, {k: start}, [modelName], control).values()
     if found is None:
         raise ValueError(f"{modelName} of {k} components: one is empty or has collapsed; begin otherwise or take fewer")
-    return Model(samples, modelName, found)
+    return Model(x, samples, modelName, found)
 
 
 @documented
@@ -297,7 +315,7 @@ class MclustDA:
         k, samples = len(self.classes), _core.Data(x, device=device)
         if modelType == "EDDA":
             found = _em(samples, x, {k: np.eye(k)[codes]}, _names(modelNames, x), control._replace(itmax=1))
-            self.models, self._of = [Model(samples, *_best(_bic(samples, found), found))], np.eye(k)
+            self.models, self._of = [Model(x, samples, *_best(_bic(samples, found), found))], np.eye(k)
             self.mixture, self.df = self.models[0].mixture, self.models[0].df
         elif modelType == "MclustDA":
             self.models = [Mclust(x[codes == c], G, modelNames, None, control, device, random_state) for c in range(k)]
@@ -320,6 +338,13 @@ class MclustDA:
     def __repr__(self) -> str:
         models = ", ".join(f"{model.modelName} {model.G}" for model in self.models)
         return _tables.as_text(f"{self.modelType}: {models}", ["loglik", "df", "BIC"], [[self.loglik, self.df, self.bic]], 1)
+
+
+def sigma_of(mixture: _core.Mixture) -> NDArray[np.float64]:
+    """Return the covariances (d, d, G)."""
+    volumes, shapes, axes = mixture.decomposition()
+    sigma: NDArray[np.float64] = np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
+    return sigma
 
 
 def _rows(data: Any) -> Floats:
@@ -398,6 +423,19 @@ def _em(samples: _core.Data, rows: Floats, starts: dict[int, NDArray[np.float64]
     runs = {(k, model): (statistics[k, _core.covariance_form(model)], model) for (k, _), model in cells.items()}
     found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax), strict=True))
     return {(k, name): found[k, model] for (k, name), model in cells.items()}
+
+
+def _moved(samples: _core.Data, x: Floats, name: str, fit: _Fit, initialization: Mapping[str, Any] | None) -> _core.Mixture:
+    """Return the parameters that mclust reports beside a log-likelihood.
+
+    They are those of one more M-step, where that moves the shares of components or a subset gave the start.
+    """
+    engine, z, given = fit[0], samples.responsibilities(fit[0]), initialization or {}
+    from_subset = "subset" in given or (len(x) > _SUBSET and "hcPairs" not in given)
+    if z.shape[1] == 1 or not from_subset and np.sum((engine.weights - z.mean(axis=0)) ** 2) <= _ROOT_EPS:
+        return engine
+    (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1)).values()
+    return engine if step is None else step[0]
 
 
 def _bic(samples: _core.Data, found: _Cells) -> Table:

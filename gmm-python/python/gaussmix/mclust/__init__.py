@@ -1,0 +1,29 @@
+"""The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
+
+Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
+are not there yet.
+"""
+
+from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
+from ._combine import clustCombi, clustCombiOptim
+from ._density import cdfMclust, densityMclust, quantileMclust
+from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me
+
+__all__ = [
+    "Mclust",
+    "MclustBootstrap",
+    "MclustDA",
+    "Table",
+    "cdfMclust",
+    "clustCombi",
+    "clustCombiOptim",
+    "densityMclust",
+    "emControl",
+    "hc",
+    "hclass",
+    "mclustBIC",
+    "mclustBootstrapLRT",
+    "mclustICL",
+    "me",
+    "quantileMclust",
+]

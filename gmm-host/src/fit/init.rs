@@ -69,7 +69,7 @@ impl Found {
         let assigner = self.assigner.map(|assigner| assigner.with_covariance_model(model)).transpose()?;
         let mixture = match &assigner {
             Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
-            None => self.statistics.to_mixture_of(model, reg_covar)?,
+            None => self.statistics.to_mixture_of(model, reg_covar, prior)?,
         };
         with_gaps(mixture, self.gaps)
     }

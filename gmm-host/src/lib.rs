@@ -29,7 +29,7 @@
 //! count
 //! device: memory_plan, gpus, names, auto, load
 //! source
-//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, hierarchical, init, moments,
+//! fit: points, scikit_learn, outcome, regularization, standard, options, fitting, kmeans, subset, pooled, hierarchical, init, moments, map_prior,
 //!     iterate, em, variational, many, grow, select, merge, mclust, stepwise
 //! predict, linfa
 //! ```

@@ -129,7 +129,7 @@ impl ConjugatePrior {
         let of_mean = if self.mean_precision > 0.0 { 1.0 } else { 0.0 };
         match model {
             CovarianceModel::EII | CovarianceModel::EEI | CovarianceModel::EEE => samples / k + of_mean,
-            CovarianceModel::EVI => samples / k,
+            CovarianceModel::EVI => (samples - 1.0 + of_mean) / k,
             CovarianceModel::EEV => (samples + of_mean) / k,
             CovarianceModel::VEI => (samples + of_mean) / d,
             CovarianceModel::VEV => 0.0,

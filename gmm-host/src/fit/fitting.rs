@@ -62,8 +62,8 @@ options! {
         freeze: Freeze = Freeze::default(),
         /// The device for samples given as an array. An [`Evaluator`](crate::Evaluator) computes on its own device.
         device: Device = Device::Auto,
-        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. So must whatever
-        /// makes an evaluator or a start for it, and what evaluates the result.
+        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. An evaluator
+        /// made without it is refused. Whatever makes a start must run under it too, and what evaluates the result.
         reproducible: bool = false,
     }
     converted {

@@ -14,6 +14,7 @@ mod moments;
 mod options;
 mod outcome;
 mod points;
+mod pooled;
 mod regularization;
 pub mod scikit_learn;
 mod select;
@@ -24,7 +25,7 @@ mod variational;
 
 pub use em::{Em, GaussianMixtureParams};
 pub use fitting::{Checked, FitOptions, FittedModel, Fitting, Method};
-pub use hierarchical::{Hierarchy, Transformation};
+pub use hierarchical::{Hierarchy, Transformation, quantile_classes};
 pub use iterate::{RunStart, Starts};
 pub use many::{ManyStarts, Watch, evaluate_each, fit_many};
 pub use map_prior::MapPrior;

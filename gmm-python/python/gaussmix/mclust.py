@@ -1,7 +1,7 @@
 """The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
 
-Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
-are not there yet.
+Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise is
+not there yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._arrays import Floats, na_as_nan
 from ._documentation import documented
 from ._mixture import Mixture
 
-__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me"]
+__all__ = ["Mclust", "MclustDA", "Table", "emControl", "hc", "hclass", "mclustBIC", "mclustICL", "me", "priorControl"]
 
 #: More rows than these do not build a tree.
 _SUBSET = 2000
@@ -43,6 +43,24 @@ class emControl(NamedTuple):
 
     tol: float = 1e-5
     itmax: int = 2**31 - 1
+
+
+@documented
+class priorControl(NamedTuple):
+    """A conjugate prior of means and covariances, under which no component collapses (Fraley and Raftery 2007).
+    Parameters:
+    shrinkage : float, default=0.01 -- The number of rows that the prior of a mean counts as.
+    dof : float, default=None -- The degrees of freedom; by default d + 2.
+    mean : float or array-like of shape (d,), default=None -- The means' mean; by default that of the columns.
+    scale : float or array-like of shape (d, d), default=None
+        The scale; by default the covariance of the rows over G ** (2 / d). Models of spheres and of axes along the
+        columns take the mean of its diagonal.
+    """
+
+    shrinkage: float = 0.01
+    dof: float | None = None
+    mean: ArrayLike | None = None
+    scale: ArrayLike | None = None
 
 
 class Prediction(NamedTuple):
@@ -155,6 +173,7 @@ class Mclust(Model):
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
     random_state
+    prior : priorControl, default=None -- A prior; EVE, VEE, VVE and EVV have none, and are left out by default.
     Attributes:
     BIC : Table -- The criterion of all models.
     modelName, n, d, G : str and int -- The best model, and the numbers of rows, of columns and of components.
@@ -187,8 +206,9 @@ class Mclust(Model):
         control: emControl = emControl(),
         device: str = "cpu",
         random_state: Any = None,
+        prior: priorControl | None = None,
     ) -> None:
-        samples, found = _fits(data, G, modelNames, initialization, control, device, random_state)
+        samples, found = _fits(data, G, modelNames, initialization, control, device, random_state, prior)
         self.BIC = _bic(samples, found)
         super().__init__(samples, *_best(self.BIC, found))
 
@@ -241,7 +261,14 @@ def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
 
 
 @documented
-def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emControl(), device: str = "cpu") -> Model:
+def me(
+    data: ArrayLike,
+    modelName: str,
+    z: ArrayLike,
+    control: emControl = emControl(),
+    device: str = "cpu",
+    prior: priorControl | None = None,
+) -> Model:
     """Fit a model by EM that begins with an M-step.
     Parameters:
     data : array-like of shape (n, d) or (n,) -- The rows.
@@ -249,12 +276,13 @@ def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emCon
     z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
+    prior : priorControl, default=None -- A prior, not for EVE, VEE, VVE and EVV.
     Returns: model : Model -- The fit, with the attributes of `Mclust` but for BIC.
     """
     x, start = _rows(data), check_array(z, dtype=np.float64)
     check_consistent_length(x, start)
     samples, k = _core.Data(x, device=device), start.shape[1]
-    (found,) = _em(samples, x, {k: start}, [modelName], control).values()
+    (found,) = _em(samples, x, {k: start}, [modelName], control, prior).values()
     if found is None:
         raise ValueError(f"{modelName} of {k} components: one is empty or has collapsed; begin otherwise or take fewer")
     return Model(samples, modelName, found)
@@ -329,10 +357,11 @@ def _rows(data: Any) -> Floats:
     return x
 
 
-def _names(given: _Names, x: Floats) -> list[str]:
+def _names(given: _Names, x: Floats, prior: priorControl | None = None) -> list[str]:
     """Return the models to fit: those that are given, or mclust's for rows of this shape."""
     if given is None:
-        return ["E", "V"] if x.shape[1] == 1 else list(_MODELS if len(x) > x.shape[1] else _MODELS[:6])
+        models = ["E", "V"] if x.shape[1] == 1 else _MODELS if len(x) > x.shape[1] else _MODELS[:6]
+        return [name for name in models if prior is None or _core.has_prior(_OTHERS.get(name, name))]
     names = [given] if isinstance(given, str) else list(given)
     if unknown := [name for name in names if name not in _MODELS and name not in _OTHERS]:
         raise ValueError(f"there is no model {unknown[0]!r}; use {', '.join(_MODELS)}, or E or V of one column")
@@ -346,16 +375,6 @@ def _name(name: str, k: int) -> str:
     return "X" if len(name) == 1 else "XII" if name[1:] == "II" else "XXI" if name[2] == "I" else "XXX"
 
 
-def _quantile_classes(x: Floats, k: int) -> NDArray[np.intp]:
-    """Return classes between quantiles; where values are equal, between finer ones, without the narrowest."""
-    for parts in range(k, k + len(x) + 1):
-        bounds = np.unique(np.quantile(x, np.linspace(0.0, 1.0, parts + 1)))
-        if len(bounds) > k:
-            break
-    bounds = np.delete(bounds, np.argsort(np.diff(bounds), kind="stable")[: max(len(bounds) - k - 1, 0)])
-    return np.searchsorted(bounds[1:-1], x, side="right")
-
-
 def _fits(
     data: Any,
     G: Any,
@@ -364,6 +383,7 @@ def _fits(
     control: Any = emControl(),
     device: str = "cpu",
     random_state: Any = None,
+    prior: priorControl | None = None,
 ) -> tuple[_core.Data, _Cells]:
     """Fit all models from the classes of one tree."""
     x, numbers = _rows(data), [int(k) for k in np.atleast_1d(np.asarray(G))]
@@ -384,20 +404,37 @@ def _fits(
     def start(k: int) -> NDArray[np.float64]:
         if k == 1:
             return np.ones((len(rows), 1))
-        return np.eye(k)[_quantile_classes(rows[:, 0], k) if tree is None else hclass(tree, k) - 1]
+        return np.eye(k)[_core.quantile_classes(rows[:, 0], k) if tree is None else hclass(tree, k) - 1]
 
     samples = _core.Data(x, device=device)
-    return samples, _em(samples, rows, {k: start(k) for k in numbers}, _names(modelNames, x), control)
+    return samples, _em(samples, rows, {k: start(k) for k in numbers}, _names(modelNames, x, prior), control, prior)
 
 
-def _em(samples: _core.Data, rows: Floats, starts: dict[int, NDArray[np.float64]], names: list[str], control: emControl) -> _Cells:
+def _em(
+    samples: _core.Data,
+    rows: Floats,
+    starts: dict[int, NDArray[np.float64]],
+    names: list[str],
+    control: emControl,
+    prior: priorControl | None = None,
+) -> _Cells:
     """Run EM of each model from each start, whose M-step is of these rows."""
     cells = {(k, name): _OTHERS.get(_name(name, k), name) for k in starts for name in names}
     forms = {(k, _core.covariance_form(model)) for (k, _), model in cells.items()}
     statistics = {(k, form): _core.Statistics.from_responsibilities(rows, starts[k], form) for k, form in forms}
     runs = {(k, model): (statistics[k, _core.covariance_form(model)], model) for (k, _), model in cells.items()}
-    found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax), strict=True))
+    found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax, _of_columns(prior, rows.shape[1])), strict=True))
     return {(k, name): found[k, model] for (k, name), model in cells.items()}
+
+
+def _of_columns(prior: priorControl | None, d: int) -> Any:
+    """Return a prior with a mean (d,) and a scale (d, d), of one number if so given."""
+    if prior is None:
+        return None
+    shrinkage, dof, mean, scale = prior
+    mean = None if mean is None else np.full(d, mean, dtype=np.float64)
+    scale = None if scale is None else np.multiply(scale, np.eye(d) if np.ndim(scale) == 0 else 1.0)
+    return shrinkage, dof, mean, scale
 
 
 def _bic(samples: _core.Data, found: _Cells) -> Table:

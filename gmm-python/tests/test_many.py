@@ -135,7 +135,7 @@ def test_failures_are_said_and_stop_nobody(iris):
         ({"groups": None}, "one array needs groups"),
         ({"estimator": GaussianMixture(2, standardize=True)}, "do not take standardize"),
         ({"estimator": GaussianMixture(2, means_init=np.zeros((2, 4)))}, "do not take means_init"),
-        ({"estimator": GaussianMixture(2, init_params="random")}, "start by 'kmeans', not by 'random'"),
+        ({"estimator": GaussianMixture(2, init_params="random")}, "start by 'kmeans' or 'hierarchical', not by 'random'"),
         ({"estimator": GaussianMixture(0)}, "n_components"),
         ({"estimator": GaussianMixture(2, device="nothing")}, "no device `nothing`"),
     ],

@@ -39,27 +39,16 @@ impl ConjugatePrior {
         degrees_of_freedom: f64,
         covariance: Covariances,
     ) -> Result<Self> {
-        let d = means.ncols();
-        check_numbers(weight_concentration, mean_precision)?;
-        check_degrees_of_freedom(degrees_of_freedom, d)?;
-        covariance.check_shape("the prior's covariance", 1, d)?;
-        let bad = |value: f64, remedy| Error::BadParameter { name: "prior", value: value.to_string(), remedy };
-        if let Some(value) = means.iter().copied().chain(covariance.iter()).find(|v| !v.is_finite()) {
-            return Err(bad(value, "its mean and covariance must be finite"));
-        }
-        let variances = Self::of_one(&covariance, d);
-        if let Some(value) = variances.into_iter().find(|v| *v < 0.0) {
-            return Err(bad(value, "its variances must not be negative"));
-        }
-        let samples = degrees_of_freedom + d as f64 + 1.0;
-        Ok(Self { weight_concentration, mean_precision, means, samples, covariance })
+        check_degrees_of_freedom(degrees_of_freedom, means.ncols())?;
+        let samples = degrees_of_freedom + means.ncols() as f64 + 1.0;
+        Self { weight_concentration, mean_precision, means, samples, covariance }.checked()
     }
 
-    /// Builds mclust's prior from κ, the means' m (1, D), ν and Ψ (D, D): of ellipsoids as [`new`](Self::new); variances
-    /// of spheres and along axes are inverse gamma with ν/2 and ψ/2, where ψ is the mean of Ψ's diagonal.
+    /// Builds mclust's prior from κ, m (1, D), ν and Ψ (D, D): of ellipsoids as [`new`](Self::new); variances of spheres
+    /// and along axes are inverse gamma with ν/2 and ψ/2, where ψ is the mean of Ψ's diagonal.
     ///
     /// # Errors
-    /// As [`new`](Self::new), but ν may be any positive number for inverse gamma.
+    /// As [`new`](Self::new), but for inverse gamma any ν above 0 will do.
     pub fn of_mclust(
         model: CovarianceModel,
         mean_precision: f64,
@@ -67,36 +56,39 @@ impl ConjugatePrior {
         degrees_of_freedom: f64,
         covariance: Array2<f64>,
     ) -> Result<Self> {
-        let d = means.ncols() as f64;
-        let of_matrices = Self::new(
-            1.0,
-            mean_precision,
-            means.clone(),
-            d.max(degrees_of_freedom),
-            Covariances::Tied(covariance.clone()),
-        )?;
-        let variance = covariance.diag().mean().unwrap_or(0.0);
-        let (samples, covariance) = match model.form() {
-            CovarianceType::Spherical => {
-                ((degrees_of_freedom + 2.0) / d, Covariances::Spherical(Array1::from_elem(1, variance / d)))
+        let d = means.ncols();
+        let form = model.form();
+        check_degrees_of_freedom(degrees_of_freedom, if form.has_matrices() { d } else { 1 })?;
+        let matrices = covariance.insert_axis(Axis(0));
+        let psi = Covariances::Full(matrices.clone());
+        psi.check_shape("the prior's covariance", 1, d)?;
+        let (d, variance) = (d as f64, Self::of_one(&psi, d).iter().sum::<f64>() / d as f64);
+        let (samples, covariance) = match form {
+            CovarianceType::Full | CovarianceType::Tied => {
+                (degrees_of_freedom + d + 1.0, Covariances::of_matrices(form, matrices))
             }
             CovarianceType::Diag => {
-                (degrees_of_freedom + 2.0, Covariances::Diag(Array2::from_elem((1, means.ncols()), variance)))
+                (degrees_of_freedom + 2.0, Covariances::isotropic(form, 1, means.ncols(), variance))
             }
-            CovarianceType::Full => {
-                return Self::new(
-                    1.0,
-                    mean_precision,
-                    means,
-                    degrees_of_freedom,
-                    Covariances::Full(covariance.insert_axis(Axis(0))),
-                );
-            }
-            CovarianceType::Tied => {
-                return Self::new(1.0, mean_precision, means, degrees_of_freedom, Covariances::Tied(covariance));
+            CovarianceType::Spherical => {
+                ((degrees_of_freedom + 2.0) / d, Covariances::isotropic(form, 1, means.ncols(), variance / d))
             }
         };
-        Ok(Self { samples, covariance, ..of_matrices })
+        Self { weight_concentration: 1.0, mean_precision, means, samples, covariance }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let d = self.means.ncols();
+        check_numbers(self.weight_concentration, self.mean_precision)?;
+        self.covariance.check_shape("the prior's covariance", 1, d)?;
+        let bad = |value: f64, remedy| Err(Error::BadParameter { name: "prior", value: value.to_string(), remedy });
+        if let Some(value) = self.means.iter().copied().chain(self.covariance.iter()).find(|v| !v.is_finite()) {
+            return bad(value, "its mean and covariance must be finite");
+        }
+        match Self::of_one(&self.covariance, d).into_iter().find(|v| *v < 0.0) {
+            Some(value) => bad(value, "its variances must not be negative"),
+            None => Ok(self),
+        }
     }
 
     fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {

@@ -170,8 +170,9 @@ pub fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
     let mut sorted = x.to_vec();
     sorted.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
-        let at = share * (sorted.len() - 1) as f64;
-        let (low, high, part) = (sorted[at.floor() as usize], sorted[at.ceil() as usize], at - at.floor());
+        // Counted from 1, as in R, which rounds.
+        let at = 1.0 + share * (sorted.len() - 1) as f64;
+        let (low, high, part) = (sorted[at.floor() as usize - 1], sorted[at.ceil() as usize - 1], at - at.floor());
         if low == high { low } else { (1.0 - part) * low + part * high }
     };
     // Where values are equal, finer quantiles, without the lower bounds of the narrowest ranges.

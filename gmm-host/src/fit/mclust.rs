@@ -5,6 +5,9 @@ use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::freeze::Freeze;
 use gmm_core::statistics::prior::ConjugatePrior;
 
+/// The least weight of a component: √ε, as in mclust.
+const LEAST: f64 = 1.490_116_119_384_765_6e-8;
+
 /// mclust's result of a fit.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -39,6 +42,10 @@ pub fn me(
         me.n_iter += 1;
         let change = (me.log_likelihood - before).abs();
         if change <= tol * (1.0 + me.log_likelihood.abs()) || me.n_iter >= max_iter {
+            return Ok(me);
+        }
+        if statistics.counts().iter().any(|count| *count < LEAST) {
+            me.is_singular = true;
             return Ok(me);
         }
         match statistics.into_update(&me.mixture, 0.0, &Freeze::default(), prior) {

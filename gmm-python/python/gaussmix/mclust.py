@@ -262,12 +262,7 @@ def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
 
 @documented
 def me(
-    data: ArrayLike,
-    modelName: str,
-    z: ArrayLike,
-    control: emControl = emControl(),
-    device: str = "cpu",
-    prior: priorControl | None = None,
+    data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emControl(), device: str = "cpu", prior: priorControl | None = None
 ) -> Model:
     """Fit a model by EM that begins with an M-step.
     Parameters:

@@ -29,8 +29,9 @@
 //! count
 //! device: memory_plan, gpus, names, auto, load
 //! source
-//! fit: points, scikit_learn, outcome, regularization, map_prior, standard, options, fitting, kmeans, subset, noise,
-//!     hierarchical, init, moments, extent, iterate, em, variational, many, grow, select, merge, mclust, stepwise
+//! fit: points, scikit_learn, outcome, regularization, standard, options, fitting, kmeans, subset, noise, pooled,
+//!     hierarchical, init, moments, map_prior, extent, iterate, em, variational, many, grow, select, merge, mclust,
+//!     stepwise
 //! predict, linfa
 //! ```
 #[cfg(feature = "clap")]

@@ -3,6 +3,7 @@ use crate::errors::exception;
 use gaussmix::data::View;
 use gaussmix::memory;
 use gaussmix::model::{CovarianceModel, CovarianceType, Covariances, Mixture};
+use gaussmix::statistics::ConjugatePrior;
 use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -144,6 +145,25 @@ pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> 
 #[pyfunction]
 pub fn covariance_form(name: &str) -> PyResult<&'static str> {
     covariance_type(name).map(CovarianceType::name)
+}
+
+/// Returns whether a sphere, or what components share, is lost where each column gets a unit of its own.
+#[pyfunction]
+pub fn needs_one_unit(name: &str) -> PyResult<bool> {
+    covariance_model(name).map(|model| model.needs_one_unit() || model.form() == CovarianceType::Spherical)
+}
+
+/// Returns whether fits of a model take a prior.
+#[pyfunction]
+pub fn has_prior(name: &str) -> PyResult<bool> {
+    covariance_model(name).map(|model| ConjugatePrior::check_model(model).is_ok())
+}
+
+/// Returns the names of the models of a name: one, or all of `all`.
+#[pyfunction]
+pub fn covariance_models(name: &str) -> PyResult<Vec<&str>> {
+    let models = CovarianceModel::several(name).map_err(exception)?;
+    Ok(if models.len() == 1 { vec![name] } else { models.into_iter().map(CovarianceModel::mclust_name).collect() })
 }
 
 pub fn covariance_model(name: &str) -> PyResult<CovarianceModel> {

@@ -12,17 +12,21 @@ use crate::threads::{compute, interruptible};
 use gaussmix::Reproducible;
 use gaussmix::data::{Element as _, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
-use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
-use gaussmix::fit::{Em, Variational, me};
-use gaussmix::model::{CovarianceModel, Predict};
-use ndarray::{Array1, ArrayView2};
+use gaussmix::evaluator::{CpuEvaluator, Description, Evaluator, LabelledEvaluator, Labels};
+use gaussmix::fit::{Em, MapPrior, Variational, me, noise_of, with_noise};
+use gaussmix::model::{CovarianceModel, Covariances, Predict, UniformDensity};
+use ndarray::{Array1, ArrayView2, Axis};
 use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What mclust's EM finds: a mixture, its log-likelihood, and the number of iterations.
 type Found = (Mixture, f64, usize);
+
+/// The most numbers of samples that many fits read side by side, each on a thread.
+const SMALL: usize = 1 << 20;
 
 /// Samples in a device.
 ///
@@ -31,6 +35,8 @@ type Found = (Mixture, f64, usize);
 pub struct Data {
     // Before `array`, so that it is dropped first.
     evaluator: Mutex<Box<dyn Evaluator>>,
+    /// Samples that are read side by side: few, and for the CPU.
+    few: Option<Samples<'static>>,
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
     /// Held as long as these samples are.
@@ -198,6 +204,7 @@ impl Data {
         let labels = labels.map(self::labels).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
+        let mut few = None;
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
             let x = x.get();
             let place = x.place(device)?;
@@ -208,8 +215,12 @@ impl Data {
             (compute(py, from)?, None, x.dtype(py))
         } else {
             let device: Device = device.parse().map_err(exception)?;
-            let load =
-                |samples: gaussmix::Result<Samples<'static>>| Self::load(device, samples?, weights, labels, &options);
+            let load = |samples: gaussmix::Result<Samples<'static>>| {
+                let (samples, on_cpu) = (samples?, matches!(device, Device::Auto | Device::Cpu));
+                let is_few = on_cpu && samples.n_samples() * samples.n_features() < SMALL;
+                few = (is_few && weights.is_none() && labels.is_none() && threads.is_none()).then(|| samples.clone());
+                Self::load(device, samples, weights, labels, &options)
+            };
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
                     let v = view(x);
@@ -228,7 +239,7 @@ impl Data {
             evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), array, same, shape, dtype: dtype.unbind(), remote: false })
+        Ok(Self { evaluator: Mutex::new(evaluator), few, array, same, shape, dtype: dtype.unbind(), remote: false })
     }
 
     /// Returns samples elsewhere, whose results `object` computes, restricted by their labels, if any.
@@ -240,7 +251,8 @@ impl Data {
         let shape = (remote.n_samples(), remote.n_features());
         // The type of the results; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, same: None, shape, dtype, remote: true })
+        let evaluator = Mutex::new(Box::new(remote) as Box<dyn Evaluator>);
+        Ok(Self { evaluator, few: None, array: None, same: None, shape, dtype, remote: true })
     }
 
     /// Returns the total log-likelihood and its derivatives by weights, means and covariances.
@@ -315,25 +327,69 @@ impl Data {
         self.evaluate(py, |data| data.statistics(&mixture.0)).map(Statistics)
     }
 
+    /// Returns the volume of the samples: the smaller of the products of the ranges of the columns and of the principal
+    /// components.
+    fn volume(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.evaluate(py, |data| noise_of(data))?.volume)
+    }
+
     /// Runs mclust's EM from the M-step of each of these statistics under a model. Returns the mixture, its log-likelihood
-    /// and the number of iterations; None where a component is empty or collapses.
+    /// and the number of iterations; None where a component is empty or collapses. `prior` has the shrinkage, the degrees
+    /// of freedom, the mean and the scale (D, D), each None for mclust's but the first. `noise` has the weight of a
+    /// component for noise at the start, and its volume.
+    #[pyo3(signature = (starts, tol, max_iter, prior=None, noise=None))]
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn me(
         &self,
         py: Python<'_>,
         starts: Vec<(PyRef<'_, Statistics>, String)>,
         tol: f64,
         max_iter: usize,
+        prior: Option<(f64, Option<f64>, Option<PyReadonlyArray1<'_, f64>>, Option<PyReadonlyArray2<'_, f64>>)>,
+        noise: Option<(f64, f64)>,
     ) -> PyResult<Vec<Option<Found>>> {
+        let prior = prior.map(|(mean_precision, degrees_of_freedom, mean, scale)| MapPrior {
+            mean_precision,
+            degrees_of_freedom,
+            mean: mean.map(|mean| mean.as_array().to_owned().insert_axis(Axis(0))),
+            covariance: scale.map(|scale| Covariances::Full(scale.as_array().to_owned().insert_axis(Axis(0)))),
+            ..MapPrior::default()
+        });
         let starts =
             starts.iter().map(|(statistics, model)| Ok((statistics.0.clone(), arrays::covariance_model(model)?)));
         let starts: Vec<_> = starts.collect::<PyResult<_>>()?;
+        let moments = match prior {
+            Some(_) => Some(self.evaluate(py, MapPrior::moments)?),
+            None => None,
+        };
+        let noise = match noise {
+            Some((share, volume)) => {
+                let density = self.evaluate(py, |data| noise_of(data))?;
+                Some((UniformDensity { volume, ..density }, share))
+            }
+            None => None,
+        };
         let one = |data: &mut dyn Evaluator,
                    (statistics, model): &(gaussmix::statistics::Statistics, CovarianceModel)| {
-            let Ok(start) = statistics.to_mixture_of(*model, 0.0) else { return Ok(None) };
-            let found = me(data, start, tol, max_iter)?;
+            let of_model =
+                |(prior, moments): (&MapPrior, _)| prior.of_mclust(moments, *model, statistics.n_components());
+            let prior = prior.as_ref().zip(moments.as_ref()).map(of_model).transpose()?;
+            let Ok(start) = statistics.to_mixture_of(*model, 0.0, prior.as_ref()) else { return Ok(None) };
+            let start = noise.as_ref().map_or_else(|| Ok(start.clone()), |noise| with_noise(&start, noise))?;
+            let found = me(data, start, prior.as_ref(), tol, max_iter)?;
             Ok((!found.is_singular).then(|| (found.mixture.into(), found.log_likelihood, found.n_iter)))
         };
-        self.evaluate(py, |data| starts.iter().map(|start| one(data, start)).collect())
+        match &self.few {
+            Some(few) if starts.len() >= rayon::current_num_threads() => {
+                // The most components come first, so that no thread is left with them at the end.
+                let one = |start| one(&mut CpuEvaluator::of_this_thread(few.clone()), start);
+                let found = compute(py, || starts.par_iter().rev().with_max_len(1).map(one).collect())?;
+                let mut found: Vec<_> = gaussmix::Result::map_err(found, exception)?;
+                found.reverse();
+                Ok(found)
+            }
+            _ => self.evaluate(py, |data| starts.iter().map(|start| one(data, start)).collect()),
+        }
     }
 
     /// Fits to the samples by the method of the options. `course` starts runs and observes their iterations: [`run`]. A

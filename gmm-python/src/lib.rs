@@ -97,6 +97,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::covariance_form, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::covariance_models, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::has_prior, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::needs_one_unit, module)?)?;
     module.add_function(wrap_pyfunction!(statistics::check_freeze, module)?)?;
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
@@ -114,6 +117,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start::hierarchy_classes, module)?)?;
     module.add_function(wrap_pyfunction!(start::mixture_of_clusters, module)?)?;
     module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;
+    module.add_function(wrap_pyfunction!(start::quantile_classes, module)?)?;
     module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
     Ok(())
 }

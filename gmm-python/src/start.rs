@@ -5,7 +5,7 @@ use crate::mixture::Mixture;
 use crate::statistics::Statistics;
 use crate::threads::compute;
 use gaussmix::data::View;
-use gaussmix::fit::{Em, Hierarchy, scikit_learn};
+use gaussmix::fit::{Em, Hierarchy, quantile_classes as between_quantiles, scikit_learn};
 use gaussmix::model::CovarianceType;
 use ndarray::{Array1, Array2, ArrayView1};
 use numpy::{IntoPyArray, PyArray1, PyArray2};
@@ -124,6 +124,12 @@ pub fn hierarchy_classes<'py>(
         return Err(PyValueError::new_err(text));
     }
     Ok(to_numpy(py, Hierarchy { mergers }.classes(k)))
+}
+
+/// Returns the class of each number (N,), of K between quantiles.
+#[pyfunction]
+pub fn quantile_classes<'py>(x: &Bound<'py, PyAny>, k: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    Ok(to_numpy(x.py(), between_quantiles(arrays::vector("the data", x)?.view(), k)))
 }
 
 #[pyfunction]

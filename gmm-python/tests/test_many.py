@@ -135,7 +135,7 @@ def test_failures_are_said_and_stop_nobody(iris):
         ({"groups": None}, "one array needs groups"),
         ({"estimator": GaussianMixture(2, standardize=True)}, "do not take standardize"),
         ({"estimator": GaussianMixture(2, means_init=np.zeros((2, 4)))}, "do not take means_init"),
-        ({"estimator": GaussianMixture(2, init_params="random")}, "start by 'kmeans', not by 'random'"),
+        ({"estimator": GaussianMixture(2, init_params="random")}, "start by 'kmeans' or 'hierarchical', not by 'random'"),
         ({"estimator": GaussianMixture(0)}, "n_components"),
         ({"estimator": GaussianMixture(2, device="nothing")}, "no device `nothing`"),
     ],
@@ -218,7 +218,9 @@ def test_a_selection_has_the_bits_of_fits_one_after_the_other(iris):
         select(iris[:5], [6, 7])
 
 
-@pytest.mark.parametrize("estimator", [GaussianMixture(2, n_init=2, random_state=0), BayesianGaussianMixture(n_components=3, random_state=0)])
+@pytest.mark.parametrize(
+    "estimator", [GaussianMixture(2, n_init=2, random_state=0), BayesianGaussianMixture(n_components=3, random_state=0)]
+)
 def test_a_checkpoint_goes_on(iris, estimator, tmp_path):
     groups = np.array(["setosa", "versicolor", "virginica"])[np.arange(150) // 50]
     path = tmp_path / "fits.jsonl"
@@ -365,4 +367,4 @@ def test_a_pickle_has_all_fits_and_errors(data):
         assert type(of_copy.value).__name__ == "TooFewSamplesError" and copy.errors_ == many.errors_
         assert np.array_equal(copy.score_samples(x, groups), many.score_samples(x, groups), equal_nan=True)
     with pytest.raises(ValueError, match="pickle of many fits is damaged"):
-        type(many._fits)("[[null], [1, 1, \"full\"]]", [])
+        type(many._fits)('[[null], [1, 1, "full"]]', [])

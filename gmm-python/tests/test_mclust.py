@@ -13,7 +13,7 @@ from sklearn.base import clone
 import gaussmix
 from gaussmix import GaussianMixture, GaussianMixtureClassifier, Likelihood, Mixture, _core, fit_many, plot, select
 from gaussmix.anndata import cluster
-from gaussmix.mclust import Mclust, MclustDA, emControl, hc, hclass, mclustBIC, mclustICL, me
+from gaussmix.mclust import Mclust, MclustDA, emControl, hc, hclass, mclustBIC, mclustICL, me, priorControl
 
 MODELS = _core.MODELS[:14]
 #: Those that no covariance type of scikit-learn is.
@@ -47,6 +47,25 @@ BIC = """
     -699.8684166 -602.0103829 -725.2924895 -630.5999592
 -782.6440536 -742.6083246 -741.9184779 -688.3463094 -766.8158039 -711.4502401 -604.8130676 nan -723.7198696 -632.2055860
     -652.2958633 -634.2889918 nan -676.6060630
+"""
+#: Of iris from the species under the prior, and under one with shrinkage 0.2, mean (5, 3, 4, 1) and scale 0.3 or, of
+#: ellipsoids, diag(0.5, 0.2, 0.3, 0.4). mclust's EII has no scale, and its EEI does not shrink the means.
+UNDER_PRIORS = {
+    "VII": (-384.4736814774, -384.6684347932),
+    "VEI": (-344.5993848272, -342.5840814991),
+    "EVI": (-342.2559846189, -343.2134205535),
+    "VVI": (-312.8787704380, -313.4740642187),
+    "EEE": (-257.3807107403, -257.0930914312),
+    "EEV": (-220.9699359082, -220.2662875649),
+    "VEV": (-198.4737496599, -201.1583456898),
+    "VVV": (-192.7024049334, -190.8050973604),
+}
+#: mclustBIC(iris, prior = priorControl()) of G = 1 to 4 for VII, VEI, EVI, VVI, EEE, EEV, VEV and VVV.
+BIC_UNDER_PRIOR = """
+-1804.184603677 -1522.709022482 -1522.709022482 -1522.709022482 -831.494922571 -831.494922571 -831.494922571 -831.494922571
+-1012.348656119 -961.067358615 -1009.996744577 -871.410096448 -689.590487672 -648.523175834 -580.813553997 -592.512834873
+-854.128173539 -791.143928686 -804.767206217 -756.037596206 -635.752130714 -624.086404048 -587.403842760 -605.869549939
+-813.101496435 -778.754963726 -844.918611313 -776.611959107 -648.259415972 -678.044747713 nan -664.931430343
 """
 SPECIES = np.repeat(np.arange(3), 50)
 
@@ -83,6 +102,39 @@ def test_table_of_iris(iris):
     assert table[9, "VVV"] == pytest.approx(-883.6931485, abs=1e-6)
     assert [best[:2] for best in table.pick()] == [("VEV", 2), ("VEV", 3), ("VVV", 2)]
     assert "NA" in repr(table).splitlines()[6] and repr(table).startswith("BIC, best: VEV 2: -561.73")
+
+
+@pytest.mark.parametrize("name", UNDER_PRIORS)
+def test_priors_are_those_of_mclust(name, iris):
+    z, (by_default, given) = np.eye(3)[SPECIES], UNDER_PRIORS[name]
+    assert me(iris, name, z, prior=priorControl()).loglik == pytest.approx(by_default, abs=1e-8)
+    scale = np.diag([0.5, 0.2, 0.3, 0.4]) if _core.covariance_form(name) in ("full", "tied") else 0.3
+    prior = priorControl(shrinkage=0.2, mean=[5, 3, 4, 1], scale=scale)
+    assert me(iris, name, z, prior=prior).loglik == pytest.approx(given, abs=1e-8)
+
+
+def test_the_table_under_a_prior(iris):
+    table = mclustBIC(iris, range(1, 5), prior=priorControl())
+    assert table.modelNames == [name for name in MODELS if name not in ("EVE", "VEE", "VVE", "EVV")]
+    found = [[table[k, name] for name in UNDER_PRIORS] for k in table.G]
+    wanted = np.array(BIC_UNDER_PRIOR.split(), dtype=float).reshape(4, 8)
+    np.testing.assert_allclose(found, wanted, atol=1e-6, rtol=0)
+    best = Mclust(iris, [2, 3], ["VEV", "VVV"], prior=priorControl())
+    assert (best.modelName, best.G) == ("VEV", 2)
+    # One column; mclust's V.
+    eruptions = np.concatenate([np.random.default_rng(0).normal(c, s, 60) for c, s in ((2, 0.3), (4, 0.5))])
+    assert mclustBIC(eruptions, [1, 2], prior=priorControl()).modelNames == ["E", "V"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("EVE", "VEE", "VVE", "EVV")])
+def test_the_estimator_takes_a_prior_of_each_model(name, blobs):
+    # Four equal rows, on which a component would collapse.
+    x = np.concatenate([blobs, np.full((4, 2), 30.0)])
+    gm = fitted(x, name, 3, prior="default", reg_covar=0)
+    # VEV's volumes have no prior.
+    assert gm.retained_ == [] or name == "VEV"
+    volumes = gm.mixture_.decomposition()[0]
+    assert volumes.min() > 1e-3 or name == "VEV"
 
 
 def test_the_best_model_of_iris(iris):
@@ -218,6 +270,9 @@ def test_errors_of_the_door(iris):
         (lambda: hc(iris, use="XYZ"), "VARS"),
         (lambda: hc(iris[:1]), "1"),
         (lambda: MclustDA(iris, SPECIES, "QDA"), "'MclustDA' or 'EDDA'"),
+        (lambda: me(iris, "EVE", np.eye(3)[SPECIES], prior=priorControl()), "prior is given for EVE"),
+        (lambda: fitted(iris, "VVE", prior="default"), "prior is given for VVE"),
+        (lambda: me(iris, "VVV", np.eye(3)[SPECIES], prior=priorControl(dof=1)), "degrees_of_freedom"),
         (lambda: Mclust(np.where(iris > 7, np.nan, iris)), "NaN"),
     ]:
         with pytest.raises(ValueError, match=what):
@@ -282,6 +337,8 @@ def test_what_fits_take_beside_samples(name, blobs):
         GaussianMixture(2, covariance_type=name, freeze={"covariances": [0]}, **start).fit(blobs)
     many = fit_many([blobs, blobs[::2]], GaussianMixture(2, covariance_type=name, random_state=0))
     assert many[0].score(blobs) == gm.score(blobs) and many[1].mixture_.covariance_model == name
+    template = GaussianMixture(2, covariance_type=name, init_params="hierarchical")
+    assert fit_many([blobs[::2], blobs], template)[1].score(blobs) == clone(template).fit(blobs).score(blobs)
     resumed = GaussianMixture(2, covariance_type=name, random_state=0, warm_start=True).fit(blobs).fit(blobs)
     # VVE's M-step need not raise the likelihood.
     assert resumed.lower_bound_ > gm.lower_bound_ - (1e-3 if name == "VVE" else 1e-9)

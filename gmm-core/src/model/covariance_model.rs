@@ -52,6 +52,14 @@ impl CovarianceModel {
     /// All models, the narrowest first.
     pub const ALL: [Self; 14] = [EII, VII, EEI, VEI, EVI, VVI, EEE, VEE, EVE, VVE, EEV, VEV, EVV, VVV];
 
+    /// Returns the models of a name: one, or [`ALL`](Self::ALL) of `all`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCovarianceType`].
+    pub fn several(name: &str) -> Result<Vec<Self>> {
+        if name == "all" { Ok(Self::ALL.into()) } else { Ok(vec![name.parse()?]) }
+    }
+
     /// Returns scikit-learn's name, if it has one, or mclust's.
     pub fn name(self) -> &'static str {
         match self {

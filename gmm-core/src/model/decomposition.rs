@@ -1,5 +1,6 @@
 //! Covariances as volume, shape and orientation: Σ = λ·D·A·Dᵀ with |A| = 1.
 use super::covariances::Covariances;
+use super::linalg::row_major;
 use super::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
@@ -73,10 +74,88 @@ pub(crate) fn variances_along(matrix: ArrayView2<'_, f64>, axes: &Array2<f64>) -
     (matrix.dot(axes) * axes).sum_axis(Axis(0))
 }
 
-/// Returns the eigenvalues (D,), descending, and the eigenvectors (D, D), as columns, of a symmetric matrix, of which
-/// only the lower triangle is read; NaN if they are not found.
+/// The most rows of a matrix that is decomposed faster by plane rotations.
+const SMALL: usize = 16;
+
+/// Scales vectors (D, D), the rows, to a magnitude near 1, and turns them in pairs until all are orthogonal (Hestenes
+/// 1958). Returns the same turns of the unit vectors, and the scale: for the columns of a matrix A, now those of A·V over
+/// the scale, the columns of V.
+fn orthogonalise(vectors: &mut [f64], d: usize) -> (Vec<f64>, f64) {
+    /// The most rounds; some six are enough.
+    const ROUNDS: usize = 30;
+    let largest = vectors.iter().fold(0.0, |most: f64, v| v.abs().max(most));
+    let scale = if largest > 0.0 { largest } else { 1.0 };
+    vectors.iter_mut().for_each(|v| *v /= scale);
+    let mut turns = vec![0.0; d * d];
+    turns.iter_mut().step_by(d + 1).for_each(|v| *v = 1.0);
+    let turn = |rows: &mut [f64], (p, q): (usize, usize), (cos, sin): (f64, f64)| {
+        let (before, after) = rows.split_at_mut(q * d);
+        for (a, b) in before[p * d..(p + 1) * d].iter_mut().zip(&mut after[..d]) {
+            (*a, *b) = (cos * *a - sin * *b, sin * *a + cos * *b);
+        }
+    };
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for _ in 0..ROUNDS {
+        let mut turned = false;
+        for (p, q) in (1..d).flat_map(|q| (0..q).map(move |p| (p, q))) {
+            let (a, b) = (&vectors[p * d..(p + 1) * d], &vectors[q * d..(q + 1) * d]);
+            let (aa, bb, ab) = (dot(a, a), dot(b, b), dot(a, b));
+            if ab.abs() > d as f64 * f64::EPSILON * (aa * bb).sqrt() {
+                turned = true;
+                let half = (bb - aa) / (2.0 * ab);
+                let tan = half.signum() / (half.abs() + (1.0 + half * half).sqrt());
+                let cos = (1.0 + tan * tan).sqrt().recip();
+                turn(vectors, (p, q), (cos, cos * tan));
+                turn(&mut turns, (p, q), (cos, cos * tan));
+            }
+        }
+        if !turned {
+            break;
+        }
+    }
+    (turns, scale)
+}
+
+/// Returns the least |A − B·Q|² over orthogonal Q, for square matrices: with the singular value decomposition Bᵀ·A =
+/// U·S·Vᵀ, that of Q = U·Vᵀ (Schönemann 1966). `None` if the decomposition fails, as for numbers that are not finite.
+pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) -> Option<f64> {
+    let rotation = nearest_rotation(&b.t().dot(a))?;
+    Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
+}
+
+/// Returns U·Vᵀ (D, D) of the singular value decomposition U·S·Vᵀ: the nearest orthogonal matrix. None if it is not
+/// found, as for numbers that are not finite.
+pub(crate) fn nearest_rotation(matrix: &Array2<f64>) -> Option<Array2<f64>> {
+    let d = matrix.nrows();
+    if d <= SMALL {
+        let mut left = row_major(matrix.t()).into_owned();
+        let right = orthogonalise(&mut left, d).0;
+        let lengths: Vec<f64> = left.chunks_exact(d).map(|v| v.iter().map(|v| v * v).sum::<f64>().sqrt()).collect();
+        // A singular matrix leaves a direction open.
+        if lengths.iter().all(|v| *v > f64::EPSILON) {
+            let of = |i, j| (0..d).map(|l| left[l * d + i] / lengths[l] * right[l * d + j]).sum();
+            return Some(Array2::from_shape_fn((d, d), |(i, j)| of(i, j)));
+        }
+    }
+    let svd = faer::Mat::from_fn(d, d, |i, j| matrix[[i, j]]).svd().ok()?;
+    let rotation = svd.U() * svd.V().transpose();
+    Some(Array2::from_shape_fn((d, d), |(i, j)| rotation[(i, j)]))
+}
+
+/// Returns the eigenvalues (D,), descending, and the eigenvectors (D, D), as columns, of a positive semidefinite matrix,
+/// of which only the lower triangle is read; NaN if they are not found.
 pub fn eigen(matrix: ArrayView2<'_, f64>) -> (Array1<f64>, Array2<f64>) {
     let d = matrix.nrows();
+    if d <= SMALL {
+        let mut along: Vec<f64> = (0..d * d).map(|at| matrix[[(at / d).max(at % d), (at / d).min(at % d)]]).collect();
+        let (axes, scale) = orthogonalise(&mut along, d);
+        let pairs = along.chunks_exact(d).zip(axes.chunks_exact(d));
+        let values: Vec<f64> = pairs.map(|(a, v)| scale * a.iter().zip(v).map(|(a, v)| a * v).sum::<f64>()).collect();
+        let mut order: Vec<usize> = (0..d).collect();
+        order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+        let vectors = Array2::from_shape_fn((d, d), |(i, j)| axes[order[j] * d + i]);
+        return (order.iter().map(|j| values[*j]).collect(), vectors);
+    }
     let symmetric = faer::Mat::from_fn(d, d, |i, j| matrix[[i.max(j), i.min(j)]]);
     match symmetric.self_adjoint_eigen(faer::Side::Lower) {
         Ok(found) => (

@@ -1,7 +1,7 @@
 //! Distances between mixtures and between their components.
+use super::decomposition::squared_distance_up_to_rotation;
 use super::density::Density;
 use super::gaussian::{Covariance, Gaussian};
-use super::linalg;
 use super::transport::cheapest_plan;
 use crate::compensated::log_sum_exp;
 use crate::error::{Error, Result};
@@ -239,7 +239,7 @@ fn squared_distance_of_roots(l: &Covariance, m: &Covariance) -> f64 {
         (Covariance::Diagonal(l), Covariance::Diagonal(m)) => (l - m).mapv(|v| v * v).sum(),
         _ => {
             let (l, m) = (l.clone().into_matrix(), m.clone().into_matrix());
-            linalg::squared_distance_up_to_rotation(&l, &m).unwrap_or(f64::NAN)
+            squared_distance_up_to_rotation(&l, &m).unwrap_or(f64::NAN)
         }
     }
 }

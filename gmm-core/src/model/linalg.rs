@@ -254,22 +254,6 @@ pub(crate) fn squared_length(u: ArrayView2<'_, f64>, x: &[f64]) -> f64 {
     )
 }
 
-/// Returns the least |A − B·Q|² over orthogonal Q, for square matrices: with the singular value decomposition Bᵀ·A =
-/// U·S·Vᵀ, that of Q = U·Vᵀ (Schönemann 1966). `None` if the decomposition fails, as for numbers that are not finite.
-pub(crate) fn squared_distance_up_to_rotation(a: &Array2<f64>, b: &Array2<f64>) -> Option<f64> {
-    let rotation = nearest_rotation(&b.t().dot(a))?;
-    Some((a - &b.dot(&rotation)).mapv(|v| v * v).sum())
-}
-
-/// Returns U·Vᵀ (D, D) of the singular value decomposition U·S·Vᵀ: the nearest orthogonal matrix. None if it is not
-/// found, as for numbers that are not finite.
-pub(crate) fn nearest_rotation(matrix: &Array2<f64>) -> Option<Array2<f64>> {
-    let d = matrix.nrows();
-    let svd = faer::Mat::from_fn(d, d, |i, j| matrix[[i, j]]).svd().ok()?;
-    let rotation = svd.U() * svd.V().transpose();
-    Some(Array2::from_shape_fn((d, d), |(i, j)| rotation[(i, j)]))
-}
-
 /// Returns A·B.
 pub fn product(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Array2<f64> {
     if !Reproducible::is_on() {

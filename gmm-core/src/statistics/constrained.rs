@@ -1,8 +1,8 @@
 //! The M-step of covariances that share a part: it turns each component's own covariance into that of the model.
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::Covariances;
-use crate::model::decomposition::{composed, eigen, geometric_mean, variances_along};
-use crate::model::linalg::{nearest_rotation, precision_cholesky, trace_of_product};
+use crate::model::decomposition::{composed, eigen, geometric_mean, nearest_rotation};
+use crate::model::linalg::{map_rows, matrices_at_once, precision_cholesky, trace_of_product};
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
@@ -108,16 +108,20 @@ fn equal_volumes(variances: &mut Array2<f64>, n: &Array1<f64>) {
 fn equal_shapes(variances: &mut Array2<f64>, n: &Array1<f64>, before: Array1<f64>) {
     let d = variances.ncols() as f64;
     let mut shape = &before / geometric_mean(before.iter());
-    let mut volumes = Array1::zeros(n.len());
+    let mut volumes = Array1::<f64>::zeros(n.len());
     for _ in 0..MAX_TURNS {
-        let new_volumes = (&*variances / &shape).sum_axis(Axis(1)) / d;
-        let new_shape = (n / &new_volumes).dot(variances);
-        let new_shape = &new_shape / geometric_mean(new_shape.iter());
-        let old = volumes.iter().chain(&shape);
-        let moved = old.zip(new_volumes.iter().chain(&new_shape)).map(|(old, new)| change(*old, *new));
-        let moves = moved.fold(0.0, f64::max) > TOLERANCE;
-        (volumes, shape) = (new_volumes, new_shape);
-        if !moves {
+        let (inverse, mut next) = (shape.mapv(f64::recip), Array1::zeros(shape.len()));
+        let mut moved = 0.0;
+        for ((row, volume), n) in variances.outer_iter().zip(&mut volumes).zip(n) {
+            let new = row.dot(&inverse) / d;
+            moved = change(*volume, new).max(moved);
+            *volume = new;
+            next.scaled_add(n / new, &row);
+        }
+        next /= geometric_mean(next.iter());
+        moved = shape.iter().zip(&next).map(|(old, new)| change(*old, *new)).fold(moved, f64::max);
+        shape = next;
+        if moved <= TOLERANCE {
             break;
         }
     }
@@ -131,8 +135,10 @@ fn along_own_axes(
     model: CovarianceModel,
     before: ArrayView2<'_, f64>,
 ) -> Vec<Array2<f64>> {
-    let (rows, axes): (Vec<_>, Vec<_>) = own.par_iter().map(|matrix| eigen(matrix.view())).unzip();
-    let mut variances = Array2::from_shape_fn((own.len(), before.nrows()), |(c, j)| rows[c][j]);
+    let d = before.nrows();
+    let parts = map_rows(own.par_iter(), matrices_at_once(own.len(), d, 8 * d * d), |matrix| eigen(matrix.view()));
+    let (rows, axes): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let mut variances = Array2::from_shape_fn((own.len(), d), |(c, j)| rows[c][j]);
     match model {
         CovarianceModel::EEV => {
             let shared = n.dot(&variances) / n.sum();
@@ -185,35 +191,38 @@ fn equal_axes(
 ) -> Vec<Array2<f64>> {
     let (k, d) = (own.len(), own[0].nrows());
     let scatter: Vec<_> = own.iter().zip(n).map(|(matrix, n)| matrix * *n).collect();
-    let largest: Vec<f64> = scatter.iter().map(|w| eigen(w.view()).0[0]).collect();
-    // The variances of each component along the axes (K, D), and their shapes.
-    let along = |axes: &Array2<f64>, matrices: &[Array2<f64>]| {
-        let rows: Vec<_> = matrices.iter().map(|matrix| variances_along(matrix.view(), axes)).collect();
-        let variances = Array2::from_shape_fn((k, d), |(c, j)| rows[c][j]);
-        let shapes = &variances / &column(&means_of_rows(&variances));
-        (variances, shapes)
+    let largest: Array1<f64> = scatter.iter().map(|w| eigen(w.view()).0[0]).collect();
+    // One below the other (K·D, D).
+    let stacked = |matrices: &[Array2<f64>]| Array2::from_shape_fn((k * d, d), |(i, j)| matrices[i / d][[i % d, j]]);
+    // The variances of each component along the axes (K, D), from the products of its matrix and the axes.
+    let along = |axes: &Array2<f64>, products: &Array2<f64>| {
+        let of = |(c, j)| (0..d).map(|i| axes[[i, j]] * products[[c * d + i, j]]).sum::<f64>();
+        Array2::from_shape_fn((k, d), of)
     };
-    // Numbers that no factorisation takes, if there is none.
-    let rotation = |sum: &Array2<f64>| nearest_rotation(sum).unwrap_or_else(|| Array2::from_elem((d, d), f64::NAN));
+    let shapes_of = |variances: &Array2<f64>| variances / &column(&means_of_rows(variances));
+    // The axes nearest to the sum of products times `shares` (K, D), less the axes times `less` (D,).
+    let turned = |axes: &Array2<f64>, products: &Array2<f64>, shares: &Array2<f64>, less: &Array1<f64>| {
+        let mut sum = axes * &-less;
+        for (product, shares) in products.exact_chunks((d, d)).into_iter().zip(shares.outer_iter()) {
+            sum += &(&product * &shares);
+        }
+        // Numbers that no factorisation takes, if there is none.
+        nearest_rotation(&sum).unwrap_or_else(|| Array2::from_elem((d, d), f64::NAN))
+    };
     let mut axes = previous.common_axes();
     let of_previous: Vec<_> = alive.iter().map(|&c| previous.matrix(c)).collect();
-    let (mut variances, mut shapes) = along(&axes, &of_previous);
-    let mut before = f64::INFINITY;
+    let mut shapes = shapes_of(&along(&axes, &stacked(&of_previous).dot(&axes)));
+    let scatter = stacked(&scatter);
+    let mut products = scatter.dot(&axes);
+    let (mut variances, mut before) = (Array2::zeros((k, d)), f64::INFINITY);
     for _ in 0..MAX_TURNS {
-        let mut sum = Array2::<f64>::zeros((d, d));
-        for (c, w) in scatter.iter().enumerate() {
-            let lowered = w - &(Array2::<f64>::eye(d) * largest[c]);
-            sum += &(axes.t().dot(&lowered) / column(&shapes.row(c).to_owned()));
-        }
-        axes = rotation(&sum).reversed_axes();
-        let mut sum = Array2::<f64>::zeros((d, d));
-        for (c, w) in scatter.iter().enumerate() {
-            let precisions = shapes.row(c).mapv(f64::recip);
-            let most = precisions.iter().copied().fold(0.0, f64::max);
-            sum += &(w.dot(&axes) * &(precisions - most));
-        }
-        axes = rotation(&sum);
-        (variances, shapes) = along(&axes, &scatter);
+        let precisions = shapes.mapv(f64::recip);
+        axes = turned(&axes, &products, &precisions, &largest.dot(&precisions));
+        let most = precisions.map_axis(Axis(1), |row| row.iter().copied().fold(0.0, f64::max));
+        axes = turned(&axes, &scatter.dot(&axes), &(precisions - column(&most)), &Array1::zeros(d));
+        products = scatter.dot(&axes);
+        variances = along(&axes, &products);
+        shapes = shapes_of(&variances);
         let now = (&variances / &shapes).sum();
         let moves = change(before, now) > TOLERANCE;
         before = now;

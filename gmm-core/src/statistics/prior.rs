@@ -1,5 +1,6 @@
 //! The conjugate prior of a mixture's parameters, for EM to the mode of the posterior (MAP).
 use crate::error::{Error, Result};
+use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{squared_length, trace_of_product};
 use crate::model::mixture::Mixture;
@@ -12,12 +13,16 @@ use ndarray::{Array1, Array2, Axis};
 /// Covariances other than `full` have the inverse Wishart density of the matrices they stand for. For every type, the
 /// mode of the posterior is the estimate from the samples joined by ν + D + 1 samples (one more if κ > 0) with the
 /// scatter Ψ, by κ samples at mₖ, and by α − 1 counts of each component (Fraley and Raftery 2007, for `full`).
+///
+/// Components that share the whole covariance (EII, EEI, EEE) have one such prior. Those of EVI, VEI, EEV and VEV have
+/// the scatter Ψ each, and as many samples as in mclust. EVE, VEE, VVE and EVV have no prior, as in mclust.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConjugatePrior {
     weight_concentration: f64,
     mean_precision: f64,
     means: Array2<f64>,
-    degrees_of_freedom: f64,
+    /// The samples that Ψ stands for: ν + D + 1.
+    samples: f64,
     covariance: Covariances,
 }
 
@@ -34,19 +39,56 @@ impl ConjugatePrior {
         degrees_of_freedom: f64,
         covariance: Covariances,
     ) -> Result<Self> {
+        check_degrees_of_freedom(degrees_of_freedom, means.ncols())?;
+        let samples = degrees_of_freedom + means.ncols() as f64 + 1.0;
+        Self { weight_concentration, mean_precision, means, samples, covariance }.checked()
+    }
+
+    /// Builds mclust's prior from κ, m (1, D), ν and Ψ (D, D): of ellipsoids as [`new`](Self::new); variances of spheres
+    /// and along axes are inverse gamma with ν/2 and ψ/2, where ψ is the mean of Ψ's diagonal.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), but for inverse gamma any ν above 0 will do.
+    pub fn of_mclust(
+        model: CovarianceModel,
+        mean_precision: f64,
+        means: Array2<f64>,
+        degrees_of_freedom: f64,
+        covariance: Array2<f64>,
+    ) -> Result<Self> {
         let d = means.ncols();
-        check_numbers(weight_concentration, mean_precision)?;
-        check_degrees_of_freedom(degrees_of_freedom, d)?;
-        covariance.check_shape("the prior's covariance", 1, d)?;
-        let bad = |value: f64, remedy| Error::BadParameter { name: "prior", value: value.to_string(), remedy };
-        if let Some(value) = means.iter().copied().chain(covariance.iter()).find(|v| !v.is_finite()) {
-            return Err(bad(value, "its mean and covariance must be finite"));
+        let form = model.form();
+        check_degrees_of_freedom(degrees_of_freedom, if form.has_matrices() { d } else { 1 })?;
+        let matrices = covariance.insert_axis(Axis(0));
+        let psi = Covariances::Full(matrices.clone());
+        psi.check_shape("the prior's covariance", 1, d)?;
+        let (d, variance) = (d as f64, Self::of_one(&psi, d).iter().sum::<f64>() / d as f64);
+        let (samples, covariance) = match form {
+            CovarianceType::Full | CovarianceType::Tied => {
+                (degrees_of_freedom + d + 1.0, Covariances::of_matrices(form, matrices))
+            }
+            CovarianceType::Diag => {
+                (degrees_of_freedom + 2.0, Covariances::isotropic(form, 1, means.ncols(), variance))
+            }
+            CovarianceType::Spherical => {
+                ((degrees_of_freedom + 2.0) / d, Covariances::isotropic(form, 1, means.ncols(), variance / d))
+            }
+        };
+        Self { weight_concentration: 1.0, mean_precision, means, samples, covariance }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let d = self.means.ncols();
+        check_numbers(self.weight_concentration, self.mean_precision)?;
+        self.covariance.check_shape("the prior's covariance", 1, d)?;
+        let bad = |value: f64, remedy| Err(Error::BadParameter { name: "prior", value: value.to_string(), remedy });
+        if let Some(value) = self.means.iter().copied().chain(self.covariance.iter()).find(|v| !v.is_finite()) {
+            return bad(value, "its mean and covariance must be finite");
         }
-        let variances = Self::of_one(&covariance, d);
-        if let Some(value) = variances.into_iter().find(|v| *v < 0.0) {
-            return Err(bad(value, "its variances must not be negative"));
+        match Self::of_one(&self.covariance, d).into_iter().find(|v| *v < 0.0) {
+            Some(value) => bad(value, "its variances must not be negative"),
+            None => Ok(self),
         }
-        Ok(Self { weight_concentration, mean_precision, means, degrees_of_freedom, covariance })
     }
 
     fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {
@@ -73,42 +115,69 @@ impl ConjugatePrior {
         self.means.row(component.min(self.means.nrows() - 1))
     }
 
-    /// Returns the number of samples that Ψ stands for.
-    fn samples(&self) -> f64 {
-        self.degrees_of_freedom + self.means.ncols() as f64 + 1.0
+    /// Returns the number added to each component's count before it divides a scatter, or the sum of them a shared one.
+    pub(crate) fn divisor(&self, model: CovarianceModel, n_components: usize) -> f64 {
+        let (samples, d, k) = (self.samples, self.means.ncols() as f64, n_components as f64);
+        let of_mean = if self.mean_precision > 0.0 { 1.0 } else { 0.0 };
+        match model {
+            CovarianceModel::EII | CovarianceModel::EEI | CovarianceModel::EEE => samples / k + of_mean,
+            CovarianceModel::EVI => (samples - 1.0 + of_mean) / k,
+            CovarianceModel::EEV => (samples + of_mean) / k,
+            CovarianceModel::VEI => (samples + of_mean) / d,
+            CovarianceModel::VEV => 0.0,
+            _ => samples + of_mean,
+        }
     }
 
-    /// Returns the number added to the counts and κ before they divide a scatter.
-    pub fn divisor(&self, n_components: usize) -> f64 {
-        let of_mean = if self.mean_precision > 0.0 { 1.0 - self.mean_precision } else { 0.0 };
-        let means = if self.covariance.covariance_type() == CovarianceType::Tied { n_components } else { 1 };
-        self.samples() + means as f64 * of_mean
+    /// Returns the number of components that share a Ψ.
+    fn sharing(model: CovarianceModel, n_components: usize) -> usize {
+        let shared = matches!(model, CovarianceModel::EII | CovarianceModel::EEI | CovarianceModel::EEE);
+        if shared { n_components } else { 1 }
     }
 
-    /// Adds Ψ to the scatter of each component, or to a tied scatter.
-    pub(crate) fn add_scatter(&self, scatter: &mut Covariances) {
+    /// Adds Ψ to the scatter of components, or to a tied scatter.
+    pub(crate) fn add_scatter(&self, scatter: &mut Covariances, model: CovarianceModel, n_components: usize) {
         let d = self.means.ncols() as f64;
+        let sharing = Self::sharing(model, n_components) as f64;
         match (scatter, &self.covariance) {
             (Covariances::Full(v), Covariances::Full(psi)) => *v += psi,
-            (Covariances::Tied(v), Covariances::Tied(psi)) | (Covariances::Diag(v), Covariances::Diag(psi)) => {
-                *v += psi;
-            }
-            (Covariances::Spherical(v), Covariances::Spherical(psi)) => *v += d * psi[0],
+            (Covariances::Tied(v), Covariances::Tied(psi)) => *v += psi,
+            (Covariances::Diag(v), Covariances::Diag(psi)) => *v += &(psi / sharing),
+            (Covariances::Spherical(v), Covariances::Spherical(psi)) => *v += d * psi[0] / sharing,
             _ => unreachable!("`check` has compared the covariance types"),
         }
     }
 
-    /// Checks the prior against a mixture's shape.
+    /// Checks that a model has a prior.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`].
-    pub fn check(&self, n_components: usize, n_features: usize, covariance_type: CovarianceType) -> Result<()> {
+    /// [`Error::BadParameter`] for EVE, VEE, VVE and EVV.
+    pub fn check_model(model: CovarianceModel) -> Result<()> {
+        match model {
+            CovarianceModel::EVE | CovarianceModel::VEE | CovarianceModel::VVE | CovarianceModel::EVV => {
+                let value = format!("given for {model}");
+                Err(Error::BadParameter {
+                    name: "prior",
+                    value,
+                    remedy: "EVE, VEE, VVE and EVV have none; take another model",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the prior against a mixture's shape and model.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`], [`Error::WrongCovarianceType`]; as [`check_model`](Self::check_model).
+    pub fn check(&self, n_components: usize, n_features: usize, model: CovarianceModel) -> Result<()> {
+        Self::check_model(model)?;
         let (rows, d) = self.means.dim();
         if d != n_features || rows != 1 && rows != n_components {
             let (what, expected) = ("the prior's means", vec![n_components, n_features]);
             return Err(Error::ShapeMismatch { what, expected, got: vec![rows, d] });
         }
-        self.covariance.check_type("the prior's covariance", covariance_type, 1, n_features)
+        self.covariance.check_type("the prior's covariance", model.form(), 1, n_features)
     }
 
     /// Returns the logarithm of the prior's density at a mixture of the same shape, up to a constant. A weight of 0
@@ -117,7 +186,10 @@ impl ConjugatePrior {
         let (k, d) = mixture.means().dim();
         let alpha = self.pseudo_count();
         let of_weights: f64 = if alpha > 0.0 { mixture.weights().iter().map(|w| alpha * w.log_e()).sum() } else { 0.0 };
-        let tied = mixture.covariance_type() == CovarianceType::Tied;
+        let model = mixture.covariance_model();
+        let sharing = Self::sharing(model, k);
+        let of_mean = if self.mean_precision > 0.0 { 1.0 } else { 0.0 };
+        let samples = sharing as f64 * (self.divisor(model, k) - of_mean);
         let psi = Self::of_one(&self.covariance, d);
         let mut twice = 0.0;
         for c in (0..k).filter(|&c| !mixture.is_noise(c)) {
@@ -126,13 +198,13 @@ impl ConjugatePrior {
                 Some(u) => -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>(),
                 None => (0..d).map(|j| mixture.variance(c, j).log_e()).sum(),
             };
-            if c == 0 || !tied {
+            if c % sharing == 0 {
                 let trace = match (&factor, &self.covariance) {
                     (Some(u), Covariances::Full(v)) => trace_of_product(v.index_axis(Axis(0), 0), u.view()),
                     (Some(u), Covariances::Tied(v)) => trace_of_product(v.view(), u.view()),
                     _ => (0..d).map(|j| psi[j] / mixture.variance(c, j)).sum(),
                 };
-                twice += self.samples() * log_det + trace;
+                twice += samples * log_det + trace;
             }
             if self.mean_precision > 0.0 {
                 let delta: Array1<f64> = &mixture.means().row(c) - &self.mean(c);

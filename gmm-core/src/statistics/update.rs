@@ -50,12 +50,18 @@ impl Statistics {
         }
     }
 
-    /// As [`to_mixture`](Self::to_mixture), for a model. The alternation of its M-step begins at spheres.
+    /// As [`to_mixture`](Self::to_mixture), for a model, and under a prior if there is one. The alternation of its M-step
+    /// begins at spheres.
     ///
     /// # Errors
     /// As [`to_mixture`](Self::to_mixture), and [`Error::WrongCovarianceType`] for a model of another form.
-    pub fn to_mixture_of(&self, model: CovarianceModel, reg_covar: f64) -> Result<Mixture> {
-        if model.is_plain() {
+    pub fn to_mixture_of(
+        &self,
+        model: CovarianceModel,
+        reg_covar: f64,
+        prior: Option<&ConjugatePrior>,
+    ) -> Result<Mixture> {
+        if model.is_plain() && prior.is_none() {
             return self.to_mixture(reg_covar);
         }
         if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
@@ -64,7 +70,8 @@ impl Statistics {
         let (k, d) = self.means.dim();
         let spheres = Covariances::isotropic(self.covariance_type(), k, d, 1.0);
         let start = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), self.means.clone(), spheres)?;
-        Ok(self.update(&start.with_covariance_model(model)?, reg_covar, &Freeze::default())?.mixture)
+        let start = start.with_covariance_model(model)?;
+        Ok(self.clone().into_update(&start, reg_covar, &Freeze::default(), prior)?.mixture)
     }
 
     /// Computes the M-step of an EM iteration from `previous`, with scikit-learn's formulas: with nₖ = Nₖ + 10·ε
@@ -141,14 +148,14 @@ impl Statistics {
         };
         let mut divisor = 0.0;
         if let Some(prior) = prior {
-            prior.check(k, d, self.covariance_type())?;
-            self.add_prior(prior);
-            divisor = prior.divisor(k);
+            prior.check(previous.n_gaussians(), d, model)?;
+            self.add_prior(prior, model);
+            divisor = prior.divisor(model, k) - prior.mean_precision();
         }
         let noise = previous.noise().cloned();
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor() && !previous.is_noise(c)).collect();
         // Components without any information about their covariance.
-        let bare = if prior.is_some() { &[][..] } else { &empty };
+        let bare: Vec<usize> = (0..k).filter(|&c| self.counts[c] + divisor <= self.floor()).collect();
         let mut means = self.means.clone();
         for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
             means.row_mut(c).assign(&previous.means().row(c));
@@ -225,7 +232,7 @@ impl Statistics {
     }
 
     /// Adds the samples that a prior stands for: κ at each mean, and Ψ.
-    fn add_prior(&mut self, prior: &ConjugatePrior) {
+    fn add_prior(&mut self, prior: &ConjugatePrior, model: CovarianceModel) {
         let kappa = prior.mean_precision();
         for c in 0..self.n_components() {
             let (count, joined) = (self.counts[c], self.counts[c] + kappa);
@@ -238,7 +245,7 @@ impl Statistics {
             }
             self.counts[c] = joined;
         }
-        prior.add_scatter(&mut self.scatter);
+        prior.add_scatter(&mut self.scatter, model, self.counts.len());
     }
 
     /// Returns [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.
@@ -246,8 +253,7 @@ impl Statistics {
         COUNT_FLOOR * self.weight.min(1.0)
     }
 
-    /// Divides the scatter around the given means by the counts plus `more` (per component, or once for a tied
-    /// covariance), and raises the diagonal by `reg_covar`.
+    /// Divides the scatter around the given means by the counts, each with `more`, and raises the diagonal by `reg_covar`.
     pub(crate) fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64, more: f64) -> Covariances {
         let (k, d) = self.means.dim();
         let floor = self.floor();
@@ -268,7 +274,7 @@ impl Statistics {
                 v.diag_mut().map_inplace(|v| *v += reg_covar);
             }),
             Covariances::Tied(v) => {
-                *v /= counts.sum() + more;
+                *v /= counts.sum() + k as f64 * more;
                 v.diag_mut().map_inplace(|v| *v += reg_covar);
             }
             Covariances::Diag(v) => {

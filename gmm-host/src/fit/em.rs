@@ -70,7 +70,7 @@ impl Em {
     /// As [`Statistics::to_mixture`].
     pub fn mixture_of(statistics: &Statistics, model: CovarianceModel, reg_covar: f64) -> Result<Mixture> {
         if reg_covar <= 0.0 || statistics.counts().iter().all(|count| *count > 0.0) {
-            return statistics.to_mixture_of(model, reg_covar);
+            return statistics.to_mixture_of(model, reg_covar, None);
         }
         let (k, d) = statistics.means().dim();
         let narrow = Covariances::isotropic(statistics.covariance_type(), k, d, reg_covar);
@@ -148,7 +148,7 @@ impl Steps for Em {
             });
         }
         self.check_initial_parameters(options)?;
-        self.prior.as_ref().map_or(Ok(()), MapPrior::check)?;
+        self.prior.as_ref().map_or(Ok(()), |prior| prior.check(options.covariance_type))?;
         self.noise.as_ref().map_or(Ok(()), NoiseComponent::check)?;
         options.freeze.check(options.n_components, options.covariance_type)
     }
@@ -208,7 +208,7 @@ impl Steps for Em {
         };
         let nu = degrees_of_freedom.unwrap_or(d as f64 + 2.0);
         let known = ConjugatePrior::new(weight_concentration, mean_precision, mean, nu, covariance)?;
-        known.check(k, d, kind)?;
+        known.check(k, d, options.covariance_type)?;
         Ok(EmPrior { parameters: Some(known), noise })
     }
 

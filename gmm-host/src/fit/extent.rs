@@ -83,7 +83,10 @@ pub fn noise_of(evaluator: &mut dyn Evaluator) -> Result<UniformDensity> {
 }
 
 /// Adds noise of this weight to the Gaussians of a start.
-pub(super) fn with_noise(gaussians: &Mixture, (noise, share): &(UniformDensity, f64)) -> Result<Mixture> {
+///
+/// # Errors
+/// As [`Mixture::with_noise`].
+pub fn with_noise(gaussians: &Mixture, (noise, share): &(UniformDensity, f64)) -> Result<Mixture> {
     let of_gaussians = &gaussians.weights() * (1.0 - share);
     let weights = concatenate![Axis(0), of_gaussians, Array1::from_elem(1, *share)];
     gaussians.with_noise(weights, noise.clone())

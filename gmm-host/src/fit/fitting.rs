@@ -49,6 +49,9 @@ options! {
         /// two.
         #[cfg_attr(feature = "clap", arg(long, value_name = "METHOD"))]
         init_params: InitParams = InitParams::KMeans,
+        /// The most rows that a hierarchical start merges: random ones, if there are more.
+        #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS", value_parser = crate::count::whole_number))]
+        hierarchical_rows: usize = 2000,
         /// The seed of every random choice. Run r of a fit uses stream r of the generator ChaCha8.
         #[cfg_attr(feature = "clap", arg(long, visible_alias = "seed", value_name = "SEED"))]
         random_state: u64 = 0,
@@ -62,8 +65,8 @@ options! {
         freeze: Freeze = Freeze::default(),
         /// The device for samples given as an array. An [`Evaluator`](crate::Evaluator) computes on its own device.
         device: Device = Device::Auto,
-        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. So must whatever
-        /// makes an evaluator or a start for it, and what evaluates the result.
+        /// Whether the fit runs under [`Reproducible`], with the same bits on every CPU. An evaluator
+        /// made without it is refused. Whatever makes a start must run under it too, and what evaluates the result.
         reproducible: bool = false,
     }
     converted {

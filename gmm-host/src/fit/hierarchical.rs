@@ -1,10 +1,10 @@
 //! Model-based agglomerative clustering: every row begins as a group, and the two groups are merged
 //! whose merger costs the least likelihood, until one is left (Banfield and Raftery 1993, Fraley 1998).
+use super::pooled;
 use gmm_core::error::{Error, Result};
 use gmm_core::memory;
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::decomposition::eigen;
-use gmm_core::model::linalg::{sum_of, vectorised};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -93,7 +93,7 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Merges rows (N, D) by the criterion of EII (Ward's), VII, EEE or VVV.
     ///
-    /// It holds N²/2 numbers. Among equal costs the order of groups decides, as in mclust: the last group takes the
+    /// For VII and VVV it holds N²/2 numbers. Among equal costs the order of groups decides, as in mclust: the last group takes the
     /// place of one that is merged into another.
     ///
     /// # Errors
@@ -113,8 +113,16 @@ impl Hierarchy {
             let remedy = "groups are merged by EII, VII, EEE or VVV";
             return Err(Error::BadParameter { name: "model", value: model.mclust_name().into(), remedy });
         }
-        memory::check("the costs of all pairs of rows", &[n, n], size_of::<f64>() / 2, "take fewer rows")?;
         let rows = transformation.apply(x);
+        if model.shares() {
+            return Ok(Self { mergers: pooled::merge_all(&rows, model) });
+        }
+        memory::check(
+            "the costs of all pairs of rows",
+            &[n, n],
+            size_of::<f64>() / 2,
+            "take fewer rows, or EII or EEE",
+        )?;
         Ok(Self { mergers: Groups::new(&rows, model).merge_all() })
     }
 
@@ -157,30 +165,31 @@ impl Hierarchy {
     }
 }
 
-/// Returns the groups of rows of one feature: K ranges between quantiles.
-pub(super) fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
+/// Returns the groups of rows of one feature: K ranges between quantiles (mclust's `qclass`).
+pub fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
     let mut sorted = x.to_vec();
     sorted.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
-        let at = share * (sorted.len() - 1) as f64;
-        let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-        low + (at - at.floor()) * (high - low)
+        // Counted from 1, as in R, which rounds.
+        let at = 1.0 + share * (sorted.len() - 1) as f64;
+        let (low, high, part) = (sorted[at.floor() as usize - 1], sorted[at.ceil() as usize - 1], at - at.floor());
+        if low == high { low } else { (1.0 - part) * low + part * high }
     };
-    // Where values are equal, finer quantiles, of which those nearest to the one before go.
+    // Where values are equal, finer quantiles, without the lower bounds of the narrowest ranges.
     let mut bounds: Vec<f64> = Vec::new();
     for parts in k..=k.saturating_add(sorted.len()) {
-        bounds = (0..=parts).map(|part| quantile(part as f64 / parts as f64)).collect();
+        let step = (parts as f64).recip();
+        bounds = (0..=parts).map(|part| quantile((part as f64 * step).min(1.0))).collect();
         bounds.dedup();
         if bounds.len() > k {
             break;
         }
     }
-    while bounds.len() > k + 1 {
-        let gap = |i: &usize| bounds[i + 1] - bounds[*i];
-        let Some(narrowest) = (0..bounds.len() - 1).min_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
-        bounds.remove(narrowest);
-    }
-    let inner = bounds.get(1..bounds.len().saturating_sub(1)).unwrap_or_default();
+    let mut ranges: Vec<usize> = (1..bounds.len()).collect();
+    ranges.sort_by(|a, b| (bounds[*a] - bounds[a - 1]).total_cmp(&(bounds[*b] - bounds[b - 1])));
+    let mut kept = ranges.split_off(ranges.len().saturating_sub(k));
+    kept.sort_unstable();
+    let inner: Vec<f64> = kept.iter().skip(1).map(|range| bounds[range - 1]).collect();
     x.iter().map(|v| inner.partition_point(|bound| bound <= v)).collect()
 }
 
@@ -215,7 +224,7 @@ impl Groups {
         let (n, d) = x.dim();
         let variances = x.var_axis(Axis(0), 0.0);
         let alpha = variances.sum() / d as f64;
-        let triangle = if model == CovarianceModel::VVV || model == CovarianceModel::EEE { d * (d + 1) / 2 } else { 0 };
+        let triangle = if model == CovarianceModel::VVV { d * (d + 1) / 2 } else { 0 };
         let group = |(first, row): (usize, ArrayView1<'_, f64>)| Group {
             size: 1.0,
             first,
@@ -237,15 +246,10 @@ impl Groups {
 
     /// Returns a group's term of the criterion.
     fn term(&self, size: f64, trace: f64, scatter: &[f64]) -> f64 {
-        match self.model {
-            CovarianceModel::VII => size * ((trace + self.alpha) / size).ln(),
-            CovarianceModel::VVV => {
-                let rounded = (trace + self.alpha) / size;
-                let volume = if size > self.d as f64 { determinant(scatter, self.d, size) } else { 0.0 };
-                size * (volume + rounded).ln()
-            }
-            _ => trace,
-        }
+        let rounded = (trace + self.alpha) / size;
+        let has_volume = self.model == CovarianceModel::VVV && size > self.d as f64;
+        let volume = if has_volume { determinant(scatter, self.d, size) } else { 0.0 };
+        size * (volume + rounded).ln()
     }
 
     /// Returns the group of two together, without its term.
@@ -282,9 +286,6 @@ impl Groups {
 
     /// Makes all mergers.
     fn merge_all(mut self) -> Vec<(usize, usize)> {
-        if self.model == CovarianceModel::EEE {
-            return self.merge_all_by_pooled_scatter();
-        }
         let mut mergers = Vec::with_capacity(self.groups.len() - 1);
         while self.groups.len() > 1 {
             let (mut least, mut j) = (f64::INFINITY, 1);
@@ -337,48 +338,6 @@ impl Groups {
                 self.best[a] = least(&self.costs[a]);
             }
         }
-    }
-
-    /// Makes all mergers by |W/N| + tr W/N of the pooled scatter W. With M = (|W/N|·(W/N)⁻¹ + 1)/N, a merger of groups
-    /// whose means differ by δ adds c·δᵀMδ, where 1/c is the sum of the inverse sizes.
-    fn merge_all_by_pooled_scatter(mut self) -> Vec<(usize, usize)> {
-        let (n_rows, d) = (self.groups.len() as f64, self.d);
-        let mut pooled = Array2::<f64>::zeros((d, d));
-        let mut mergers = Vec::with_capacity(self.groups.len() - 1);
-        while self.groups.len() > 1 {
-            let n = self.groups.len();
-            let means = Array2::from_shape_fn((n, d), |(c, j)| self.groups[c].sum[j] / self.groups[c].size);
-            let (values, axes) = eigen((&pooled / n_rows).view());
-            let regular = values[d - 1] > f64::EPSILON * values[0] * n_rows;
-            let volume = if regular { values.product() } else { 0.0 };
-            let root = values.mapv(|v| if regular { (volume / v + 1.0).sqrt() } else { 1.0 });
-            let along = means.dot(&(&axes * &root));
-            let rows: Vec<&[f64]> = along.as_slice().unwrap_or_default().chunks_exact(d).collect();
-            let cost = |i: usize, j: usize| {
-                let (a, b) = (self.groups[i].size, self.groups[j].size);
-                a * b / (a + b) * sum_of([rows[i], rows[j]], |[p, q]| (p - q) * (p - q))
-            };
-            let best_of_group = |j: usize| {
-                let costs: Vec<f64> = vectorised(
-                    #[inline(always)]
-                    || (0..j).map(|i| cost(i, j)).collect(),
-                );
-                let (cost, i) = least(&costs);
-                (cost, (i, j))
-            };
-            let of_each: Vec<_> = (1..n).into_par_iter().with_min_len(8).map(best_of_group).collect();
-            let last_of_least =
-                |best: (f64, (usize, usize)), new: (f64, (usize, usize))| if new.0 <= best.0 { new } else { best };
-            let (i, j) = of_each.into_iter().fold((f64::INFINITY, (0, 1)), last_of_least).1;
-            let delta = &means.row(i) - &means.row(j);
-            let (a, b) = (&self.groups[i], &self.groups[j]);
-            mergers.push((a.first, b.first));
-            let share = a.size * b.size / (a.size + b.size);
-            pooled = Array2::from_shape_fn((d, d), |(p, q)| pooled[[p, q]] + share * (delta[p] * delta[q]));
-            self.groups[i] = self.merged(a, b);
-            self.groups.swap_remove(j);
-        }
-        mergers
     }
 }
 

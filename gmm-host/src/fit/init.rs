@@ -46,8 +46,6 @@ const FREE_WORK: usize = 1 << 22;
 const FIRST_CENTRES: usize = 64;
 /// The subset size for random responsibilities, which take at least 4 samples for each feature.
 const RANDOM_SUBSET: usize = 1024;
-/// The most rows that a start merges, as in mclust.
-const HIERARCHICAL_SUBSET: usize = 2000;
 /// Lloyd's iterations end when the centres' squared moves sum to less than this times the mean variance
 /// (scikit-learn's).
 pub(super) const LLOYD_TOL: f64 = 1e-4;
@@ -70,7 +68,7 @@ impl Found {
         let assigner = self.assigner.map(|assigner| assigner.with_covariance_model(model)).transpose()?;
         let mixture = match &assigner {
             Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
-            None => self.statistics.to_mixture_of(model, reg_covar)?,
+            None => self.statistics.to_mixture_of(model, reg_covar, prior)?,
         };
         with_gaps(mixture, self.gaps)
     }
@@ -116,7 +114,7 @@ impl FitOptions {
         let wanted = match self.init_params {
             // Each sample counts for all components.
             InitParams::Random => RANDOM_SUBSET.max(4 * evaluator.n_features()),
-            InitParams::Hierarchical => HIERARCHICAL_SUBSET,
+            InitParams::Hierarchical => self.hierarchical_rows.max(k),
             _ => SUBSET.max(k.saturating_mul(4)),
         };
         let wanted = match self.init_params {

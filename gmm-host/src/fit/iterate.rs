@@ -6,9 +6,10 @@ use super::fitting::{
 use super::outcome::{Callback, Fit, Iteration, best_of};
 use super::subset::check_columns;
 use crate::source::DataSource;
-use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::contract::evaluator::{Description, Evaluator};
 use gmm_core::error::{Error, Result};
 use gmm_core::memory;
+use gmm_core::simd::isa::Isa;
 use gmm_core::statistics::Statistics;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -139,6 +140,21 @@ impl<M: Method> Checked<Fitting<M>> {
     }
 }
 
+/// Refuses an evaluator that was made without [`Reproducible`](gmm_core::reproducible::Reproducible): it chose the code of
+/// this machine.
+fn check_loaded(evaluator: &dyn Evaluator) -> Result<()> {
+    let Description { device, kernel, .. } = evaluator.describe();
+    let own = Isa::available();
+    if device.contains("cuda:") || kernel.split(" + ").any(|kernel| own.iter().any(|isa| isa.name() == kernel)) {
+        return Err(Error::BadParameter {
+            name: "reproducible",
+            value: format!("true, but the samples were loaded for {device}"),
+            remedy: "begin `Reproducible` before you load them, or give the samples as an array",
+        });
+    }
+    Ok(())
+}
+
 /// A fit whose options have been checked against its samples.
 pub(super) struct Course<'a, M: Method> {
     fitting: &'a Fitting<M>,
@@ -149,6 +165,9 @@ impl<'a, M: Method> Course<'a, M> {
     /// Checks the options against the samples.
     pub fn new(fitting: &'a Fitting<M>, evaluator: &mut dyn Evaluator) -> Result<Self> {
         let options = &fitting.options;
+        if options.reproducible {
+            check_loaded(evaluator)?;
+        }
         let (n_samples, n_components) = (evaluator.n_samples(), options.n_components);
         if n_samples < n_components {
             return Err(Error::TooFewSamples { n_samples, n_components });

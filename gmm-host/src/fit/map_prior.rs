@@ -1,8 +1,12 @@
 //! The prior of a fit by EM, as the caller gives it.
+use super::moments::{covariance_of, moments};
+use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::{Error, Result};
-use gmm_core::model::covariances::Covariances;
-use gmm_core::statistics::prior::check_numbers;
-use ndarray::Array2;
+use gmm_core::model::covariance_model::CovarianceModel;
+use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::statistics::Statistics;
+use gmm_core::statistics::prior::{ConjugatePrior, check_numbers};
+use ndarray::{Array2, Axis};
 
 /// The prior under which EM finds the mode of the posterior ([`Em::prior`](field@super::Em::prior)), with the symbols
 /// of [`ConjugatePrior`](crate::ConjugatePrior). Missing parts follow from the samples.
@@ -50,8 +54,48 @@ impl Default for MapPrior {
 }
 
 impl MapPrior {
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self, model: CovarianceModel) -> Result<()> {
+        ConjugatePrior::check_model(model)?;
         check_numbers(self.weight_concentration, self.mean_precision)
+    }
+
+    /// Returns the mean and scatter of all samples, from which [`of_mclust`](Self::of_mclust) takes missing parts.
+    ///
+    /// # Errors
+    /// As [`Evaluator::statistics`].
+    pub fn moments(evaluator: &mut dyn Evaluator) -> Result<Statistics> {
+        moments(evaluator, CovarianceType::Full)
+    }
+
+    /// Returns the prior of K components of a model as mclust's `defaultPrior` makes it: [`ConjugatePrior::of_mclust`].
+    /// A given covariance is (1, D, D).
+    ///
+    /// # Errors
+    /// As [`ConjugatePrior::of_mclust`] and [`ConjugatePrior::check`].
+    pub fn of_mclust(&self, moments: &Statistics, model: CovarianceModel, k: usize) -> Result<ConjugatePrior> {
+        let d = moments.means().ncols();
+        let mean = self.mean.clone().unwrap_or_else(|| moments.means().to_owned());
+        let mut covariance =
+            match self.covariance.clone().unwrap_or_else(|| covariance_of(moments, CovarianceType::Full)) {
+                Covariances::Full(v) => v.index_axis_move(Axis(0), 0),
+                other => {
+                    return Err(Error::WrongCovarianceType {
+                        what: "the prior's covariance",
+                        expected: "full",
+                        got: other.covariance_type().name(),
+                    });
+                }
+            };
+        if self.covariance.is_none() {
+            covariance /= (k as f64).powf(2.0 / d as f64);
+            if moments.weight() <= d as f64 {
+                covariance = Array2::from_diag(&covariance.diag());
+            }
+        }
+        let nu = self.degrees_of_freedom.unwrap_or(d as f64 + 2.0);
+        let prior = ConjugatePrior::of_mclust(model, self.mean_precision, mean, nu, covariance)?;
+        prior.check(k, d, model)?;
+        Ok(prior)
     }
 }
 
@@ -79,7 +123,7 @@ impl std::str::FromStr for MapPrior {
                 _ => return Err(bad()),
             }
         }
-        prior.check()?;
+        check_numbers(prior.weight_concentration, prior.mean_precision)?;
         Ok(prior)
     }
 }

@@ -3,6 +3,10 @@ use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::freeze::Freeze;
+use gmm_core::statistics::prior::ConjugatePrior;
+
+/// The least weight of a component: √ε, as in mclust.
+const LEAST: f64 = 1.490_116_119_384_765_6e-8;
 
 /// mclust's result of a fit.
 #[derive(Debug, Clone)]
@@ -19,11 +23,18 @@ pub struct Me {
 }
 
 /// Iterates EM from parameters until the log-likelihood ℓ changes by at most `tol`·(1 + |ℓ|) (mclust: 10⁻⁵), without
-/// `reg_covar`. Unlike a [`Fitting`](super::Fitting), it ends after an E-step.
+/// `reg_covar`. M-steps are under the prior, if there is one. Unlike a [`Fitting`](super::Fitting), it ends after an
+/// E-step.
 ///
 /// # Errors
 /// As [`Evaluator::statistics`].
-pub fn me(evaluator: &mut dyn Evaluator, start: Mixture, tol: f64, max_iter: usize) -> Result<Me> {
+pub fn me(
+    evaluator: &mut dyn Evaluator,
+    start: Mixture,
+    prior: Option<&ConjugatePrior>,
+    tol: f64,
+    max_iter: usize,
+) -> Result<Me> {
     let mut me = Me { mixture: start, log_likelihood: f64::NEG_INFINITY, n_iter: 0, is_singular: false };
     loop {
         let statistics = evaluator.statistics(&me.mixture)?;
@@ -33,7 +44,11 @@ pub fn me(evaluator: &mut dyn Evaluator, start: Mixture, tol: f64, max_iter: usi
         if change <= tol * (1.0 + me.log_likelihood.abs()) || me.n_iter >= max_iter {
             return Ok(me);
         }
-        match statistics.into_update(&me.mixture, 0.0, &Freeze::default(), None) {
+        if statistics.counts().iter().take(me.mixture.n_gaussians()).any(|count| *count < LEAST) {
+            me.is_singular = true;
+            return Ok(me);
+        }
+        match statistics.into_update(&me.mixture, 0.0, &Freeze::default(), prior) {
             Ok(update) => (me.mixture, me.is_singular) = (update.mixture, !update.retained.is_empty()),
             Err(_) => me.is_singular = true,
         }

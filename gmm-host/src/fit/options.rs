@@ -20,8 +20,8 @@ pub enum InitParams {
     /// Random samples as centres; each sample belongs to its nearest centre.
     #[cfg_attr(feature = "serde", serde(rename = "random_from_data"))]
     RandomFromData,
-    /// Groups of a [`Hierarchy`](super::Hierarchy) of at most 2,000 rows, as mclust begins; with one
-    /// feature, the ranges between its quantiles.
+    /// Groups of a [`Hierarchy`](super::Hierarchy) of [some rows](super::FitOptions::hierarchical_rows), as mclust begins;
+    /// with one feature, the ranges between its quantiles.
     #[cfg_attr(feature = "serde", serde(rename = "hierarchical"))]
     Hierarchical,
 }

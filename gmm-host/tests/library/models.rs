@@ -3,8 +3,9 @@ use crate::common::{blobs, reference, weighted};
 use gmm_host::{
     BayesianGaussianMixtureParams, Callback, CovarianceModel, CpuEvaluator, Criterion, Error, Evaluator,
     GaussianMixtureParams, Hierarchy, InitParams, Iteration, MapPrior, Me, Samples, Standardization, Statistics,
-    Transformation, me, select,
+    Transformation, me, quantile_classes, select,
 };
+use nalgebra::{DMatrix, DVector};
 use ndarray::{Array1, Array2, Axis};
 use std::ops::ControlFlow;
 
@@ -24,8 +25,23 @@ fn of_classes(x: &Array2<f64>, classes: &[usize], k: usize, model: CovarianceMod
 
 /// mclust's EM from classes; an error where they give no parameters.
 fn me_of(x: &Array2<f64>, classes: &[usize], k: usize, model: CovarianceModel, most: usize) -> Result<Me, Error> {
+    me_under(None, x, classes, k, model, most)
+}
+
+/// mclust's EM under a prior.
+fn me_under(
+    prior: Option<&MapPrior>,
+    x: &Array2<f64>,
+    classes: &[usize],
+    k: usize,
+    model: CovarianceModel,
+    most: usize,
+) -> Result<Me, Error> {
     let mut evaluator = CpuEvaluator::of_this_thread(Samples::from_f64(x.view())?);
-    me(&mut evaluator, of_classes(x, classes, k, model).to_mixture_of(model, 0.0)?, 1e-5, most)
+    let moments = MapPrior::moments(&mut evaluator)?;
+    let prior = prior.map(|prior| prior.of_mclust(&moments, model, k)).transpose()?;
+    let start = of_classes(x, classes, k, model).to_mixture_of(model, 0.0, prior.as_ref())?;
+    me(&mut evaluator, start, prior.as_ref(), 1e-5, most)
 }
 
 /// Of mclust, from the species: the log-likelihood after an M-step, the last, the iterations, and the
@@ -63,6 +79,40 @@ fn every_model_is_that_of_mclust() {
     }
 }
 
+/// Of mclust, from the species under the prior, with the shrinkages 0.01, 0 and 0.5: the log-likelihoods at the end and
+/// the iterations. mclust's EII has no scale, its EEI does not shrink the means, and its VVV counts a mean without
+/// shrinkage.
+const UNDER_PRIORS: [(&str, [(f64, usize); 3]); 8] = [
+    ("VII", [(-384.4736814774, 15), (-384.3560730236, 15), (-386.7219613415, 27)]),
+    ("VEI", [(-344.5993848272, 7), (-344.6279761202, 7), (-352.2708809432, 6)]),
+    ("EVI", [(-342.2559846189, 17), (-342.3191272253, 17), (-349.7037763550, 31)]),
+    ("VVI", [(-312.8787704380, 22), (-312.9045223501, 7), (-325.6954022797, 6)]),
+    ("EEE", [(-257.3807107403, 23), (-257.0792112886, 20), (-260.3901279801, 16)]),
+    ("EEV", [(-220.9699359082, 35), (-220.9189474329, 36), (-228.8257661882, 14)]),
+    ("VEV", [(-198.4737496599, 31), (-198.1693461101, 30), (-214.1819337651, 46)]),
+    ("VVV", [(-192.7024049334, 11), (f64::NAN, 12), (-208.3204863674, 98)]),
+];
+
+#[test]
+fn priors_are_those_of_mclust() {
+    let (x, species) = iris();
+    for (name, of_mclust) in UNDER_PRIORS {
+        for (shrinkage, (last, iterations)) in [0.01, 0.0, 0.5].into_iter().zip(of_mclust) {
+            let prior = MapPrior { mean_precision: shrinkage, ..MapPrior::default() };
+            let found = me_under(Some(&prior), &x, &species, 3, name.parse().unwrap(), 1000).unwrap();
+            if last.is_nan() {
+                continue;
+            }
+            // As without a prior.
+            assert!(
+                (found.log_likelihood - last).abs() < 1e-8,
+                "{name}, {shrinkage}: {found:?} where mclust has {last}"
+            );
+            assert_eq!(found.n_iter, iterations, "{name}, {shrinkage}");
+        }
+    }
+}
+
 /// Of mclust: the sizes of three groups of iris.
 #[test]
 fn hierarchies_are_those_of_mclust() {
@@ -88,6 +138,63 @@ fn hierarchies_are_those_of_mclust() {
     let tree = Hierarchy::new(x.view(), CovarianceModel::VVV, Transformation::ScaledSvd).unwrap();
     assert_eq!(tree.mergers[0], (101, 142));
     assert!(Hierarchy::new(x.view(), CovarianceModel::VEV, Transformation::None).is_err());
+}
+
+/// Every merger of EII and EEE is the cheapest of all pairs, by its cost computed anew.
+#[test]
+fn pooled_mergers_are_the_cheapest() {
+    let x = blobs(77, 90, 3);
+    for model in [CovarianceModel::EII, CovarianceModel::EEE] {
+        let tree = Hierarchy::new(x.view(), model, Transformation::None).unwrap();
+        let mut groups: Vec<(usize, f64, Array1<f64>)> = (0..90).map(|i| (i, 1.0, x.row(i).to_owned())).collect();
+        let mut pooled = DMatrix::<f64>::zeros(3, 3);
+        for (step, merger) in tree.mergers.iter().enumerate() {
+            let (volume, inverse) = (pooled.determinant(), pooled.clone().try_inverse());
+            let metric = match inverse.filter(|_| model == CovarianceModel::EEE && step >= 3) {
+                Some(inverse) => inverse * (volume / 90f64.powi(2)) + DMatrix::identity(3, 3),
+                None => DMatrix::identity(3, 3),
+            };
+            let added = |i: usize, j: usize| {
+                let ((_, a, mean), (_, b, other)) = (&groups[i], &groups[j]);
+                (a * b / (a + b), DVector::from_iterator(3, (mean - other).into_iter()))
+            };
+            let cost = |(i, j)| {
+                let (share, delta) = added(i, j);
+                share * delta.dot(&(&metric * &delta))
+            };
+            let pairs = (0..groups.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+            let (i, j) = pairs.min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap();
+            assert_eq!((merger.0.min(merger.1), merger.0.max(merger.1)), {
+                let (a, b) = (groups[i].0, groups[j].0);
+                (a.min(b), a.max(b))
+            });
+            let (share, delta) = added(i, j);
+            pooled += &delta * delta.transpose() * share;
+            let (first, size, mean) = groups.remove(j);
+            let into = &mut groups[i];
+            into.2 = (&into.2 * into.1 + mean * size) / (into.1 + size);
+            (into.0, into.1) = (into.0.min(first), into.1 + size);
+        }
+    }
+}
+
+/// Of mclust's `qclass`.
+#[test]
+fn one_feature_begins_at_the_classes_of_mclust() {
+    for (k, x, classes) in [
+        (
+            3,
+            vec![1.0, 0.5, 0.5, 0.5, 0.25, 0.5, 1.25, 1.5, 0.25, 1.0, 0.0, 0.75, 1.5, 1.0, 0.75],
+            vec![2, 1, 1, 1, 0, 1, 2, 2, 0, 2, 0, 1, 2, 2, 1],
+        ),
+        (
+            4,
+            vec![1.0, 0.5, 0.5, 0.5, 0.25, 0.5, 1.25, 1.5, 0.25, 1.0, 0.0, 0.75, 1.5, 1.0, 0.75],
+            vec![3, 1, 1, 1, 0, 1, 3, 3, 0, 3, 0, 2, 3, 3, 2],
+        ),
+    ] {
+        assert_eq!(quantile_classes(Array1::from(x).view(), k), classes);
+    }
 }
 
 /// mclustBIC(iris) for G = 2…5, a line each, in the order of [`OF_IRIS`].
@@ -224,6 +331,11 @@ fn collapses_and_bad_input_are_errors_or_retained() {
         let prior = params.reg_covar(0.0).prior(MapPrior::default()).fit(&x);
         assert!(prior.is_err() || prior.unwrap().mixture.covariance_model() == model);
     }
+    for model in CovarianceModel::ALL {
+        let under = GaussianMixtureParams::new(2).covariance_type(model).prior(MapPrior::default()).check();
+        let has_none = ["EVE", "VEE", "VVE", "EVV"].contains(&model.mclust_name());
+        assert_eq!(under.err().map(|e| e.to_string().contains(model.name())), has_none.then_some(true), "{model}");
+    }
     let refused =
         GaussianMixtureParams::new(2).covariance_type(CovarianceModel::VEV).freeze("covariances=0".parse().unwrap());
     assert!(refused.check().unwrap_err().to_string().contains("share"));
@@ -248,5 +360,9 @@ fn reproducible_fits_refuse_what_needs_eigenvectors() {
     let params = GaussianMixtureParams::new(2).reproducible(true);
     let of_model = params.clone().covariance_type(CovarianceModel::VEV).check().unwrap_err().to_string();
     let of_start = params.init_params(InitParams::Hierarchical).check().unwrap_err().to_string();
+    let x = blobs(3, 40, 2);
+    let mut evaluator = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
+    let loaded = GaussianMixtureParams::new(2).reproducible(true).fit(&mut evaluator as &mut dyn Evaluator);
+    assert!(loaded.unwrap_err().to_string().contains("loaded for cpu"));
     assert!(of_model.contains("VEV") && of_start.contains("hierarchical"), "{of_model}, {of_start}");
 }

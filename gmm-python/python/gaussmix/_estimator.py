@@ -62,6 +62,7 @@ class GaussianMixture(Fitting):
         of shape (n_samples,) as labels, -1 for samples without one, or means of shape
         (n_components, n_features). A callable is given the samples, the number of components and a
         random state, and returns such an array.
+    hierarchical_rows : int, default=2000 -- The most rows that a 'hierarchical' start merges, drawn at random.
     weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
     means_init : array-like of shape (n_components, n_features), default=None -- The means to start with.
     precisions_init : array-like, default=None
@@ -169,6 +170,7 @@ class GaussianMixture(Fitting):
         max_iter: int = 100,
         n_init: int = 1,
         init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
+        hierarchical_rows: int = 2000,
         weights_init: ArrayLike | None = None,
         means_init: ArrayLike | None = None,
         precisions_init: ArrayLike | None = None,

@@ -139,8 +139,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
-        if not _start.is_name(template.init_params) or template.init_params != "kmeans":
-            raise ValueError(f"many fits in one call start by 'kmeans', not by {template.init_params!r}; fit one by one")
+        if not _start.is_name(template.init_params) or template.init_params not in ("kmeans", "hierarchical"):
+            raise ValueError(f"many fits in one call start by 'kmeans' or 'hierarchical', not by {template.init_params!r}; fit one by one")
         return template
 
     def _warn(self, template: Estimator) -> None:

@@ -15,7 +15,7 @@ from ._estimator import GaussianMixture
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._reports import Estimator, Task
 from ._samples import ArraySamples
-from ._start import Units, needs_one_unit
+from ._start import Units
 
 
 def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
@@ -53,7 +53,7 @@ class OfMixtures(Estimator):
 
     def _units(self, x: Floats, weights: Weights) -> Units:
         """Return the units that fits are made in, if not in those of the data."""
-        return _core.Standardization.of(x, weights, needs_one_unit(self.covariance_type)) if self.standardize else None
+        return _core.Standardization.of(x, weights, _core.needs_one_unit(self.covariance_type)) if self.standardize else None
 
     @staticmethod
     def _fit_mixture(gm: GaussianMixture, x: Floats | _core.GpuArray, weights: Weights, units: Units, task: Task | None = None) -> None:

@@ -27,6 +27,7 @@ CHOICES = {
 #: What scikit-learn's check takes of parameters that its own estimators do not have, or have in fewer forms.
 _OWN: dict[str, list[Any]] = {
     "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
+    "hierarchical_rows": [Interval(Integral, 1, None, closed="left")],
     "halving": ["boolean"],
     "device": [str],
     "freeze": [str, list, tuple, set, dict, None],

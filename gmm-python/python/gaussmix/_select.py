@@ -142,8 +142,8 @@ def select(
     """
     if criterion not in CRITERIA:
         raise ValueError(f"there is no criterion {criterion!r}; use 'bic', 'aic' or 'icl'")
-    kinds = [covariance_type] if isinstance(covariance_type, str) else list(covariance_type)
-    kinds = list(_core.MODELS[:14]) if kinds == ["all"] else kinds
+    given = [covariance_type] if isinstance(covariance_type, str) else covariance_type
+    kinds = [kind for name in given for kind in _core.covariance_models(name)]
     if estimator is None:
         estimator = GaussianMixture()
     if not isinstance(estimator, GaussianMixture):

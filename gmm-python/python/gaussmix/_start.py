@@ -138,14 +138,14 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
 
 
 def runs(estimator: Any) -> dict[str, Any]:
-    """Draw the random numbers with which the runs of a fit by k-means begin, for `_core.fit_many`: those of a fit alone."""
+    """Draw the random numbers with which the runs of a fit begin, by k-means or hierarchical, for `_core.fit_many`: those of a fit alone."""
     uniform_state = taken_random_state(estimator.random_state)
     seed_state = copy.deepcopy(uniform_state)
     n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
     drawn = {
         "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
         "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in n_init],
-        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start),
+        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start) if estimator.init_params == "kmeans" else (0, 0),
     }
     keep_random_state(uniform_state, estimator.random_state)
     return drawn
@@ -182,16 +182,11 @@ def is_given(estimator: Any) -> bool:
 def check_units(estimator: Any) -> None:
     """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
     kind = estimator.covariance_type
-    if needs_one_unit(kind):
+    if _core.needs_one_unit(kind):
         raise ValueError(
             f"standardize=True cannot give {kind} covariances, because variances in the units of the data "
             f"differ by column; use covariance_type='{'full' if _core.covariance_form(kind) == 'full' else 'diag'}'"
         )
-
-
-def needs_one_unit(covariance_type: str) -> bool:
-    """Say whether what components share, or a sphere, is lost where each column gets a unit of its own."""
-    return covariance_type in ("EVE", "VVE", "EEV", "VEV") or _core.covariance_form(covariance_type) == "spherical"
 
 
 def is_name(init_params: Any) -> bool:

@@ -220,6 +220,7 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
         max_iter: int = 100,
         n_init: int = 1,
         init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
+        hierarchical_rows: int = 2000,
         weight_concentration_prior_type: str = "dirichlet_process",
         weight_concentration_prior: float | None = None,
         mean_precision_prior: float | None = None,

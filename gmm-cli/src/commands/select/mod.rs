@@ -42,7 +42,7 @@ pub struct Select {
     k: Vec<Range>,
     /// Models of the covariances to try, separated by commas: full, tied, diag, spherical, any of mclust's
     /// 14, such as VEV, or all
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full", value_parser = models)]
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "full", value_parser = CovarianceModel::several)]
     covariance_type: Vec<Models>,
     /// The criterion to choose by: bic, aic, icl or rissanen; the lowest value is the best
     #[arg(long, default_value = "bic", conflicts_with = "variational")]
@@ -397,11 +397,6 @@ fn note_left_out(left_out: &[usize]) {
 
 /// Models of covariances.
 type Models = Vec<CovarianceModel>;
-
-/// Parses the name of a model, or `all`.
-fn models(name: &str) -> gaussmix::Result<Models> {
-    if name == "all" { Ok(CovarianceModel::ALL.into()) } else { Ok(vec![name.parse()?]) }
-}
 
 /// Parses a range: `5`, `1:20` or `10:100:10`.
 fn range(text: &str) -> Result<Range, String> {

@@ -1,13 +1,13 @@
 """The functions of R's mclust with R's names: classes count from 1, and of BIC and ICL the larger is the better.
 
-Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. A component for noise and priors
-are not there yet.
+Rows count from 0, as everywhere in Python. docs/mclust.md compares the functions with R's. The rows of noise have the
+class 0.
 """
 
 from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
 from ._combine import clustCombi, clustCombiOptim
 from ._density import cdfMclust, densityMclust, quantileMclust
-from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me
+from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me, priorControl
 
 __all__ = [
     "Mclust",
@@ -25,5 +25,6 @@ __all__ = [
     "mclustBootstrapLRT",
     "mclustICL",
     "me",
+    "priorControl",
     "quantileMclust",
 ]

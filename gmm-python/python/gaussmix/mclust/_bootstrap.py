@@ -72,7 +72,7 @@ class mclustBootstrapLRT:
                 warn(f"{text}; the tests end at {k - 1} components")
                 break
             observed = 2.0 * (more[1] - fewer[1])
-            mixtures = _moved(samples, x, modelName, fewer, initialization), _moved(samples, x, modelName, more, initialization)
+            mixtures = tuple(_moved(samples, x, modelName, fit, initialization, None) for fit in (fewer, more))
             drawn = _ratios(mixtures, modelName, len(x), nboot, control, device, rng)
             tests.append((observed, drawn, (1 + int(np.sum(drawn >= observed))) / (nboot + 1)))
             if maxG is None and tests[-1][2] > level:
@@ -130,6 +130,7 @@ class MclustBootstrap:
     ) -> None:
         if type not in ("bs", "wlbs", "pb", "jk"):
             raise ValueError(f"type is {type!r}; use 'bs', 'wlbs', 'pb' or 'jk'")
+        object.mixture._check_no_noise("the bootstrap")
         rng, n, k = check_random_state(random_state), object.n, object.G
         self.G, self.modelName, self.type, self.parameters = k, object.modelName, type, object.parameters
         self.nboot, self.nonfit = n if type == "jk" else nboot, 0

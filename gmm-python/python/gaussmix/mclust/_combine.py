@@ -37,6 +37,7 @@ class clustCombi:
     """
 
     def __init__(self, object: Model) -> None:
+        object.mixture._check_no_noise("the merging")
         self.MclustOutput, z = object, object.z
         self.combiz, self.combiM = {object.G: z}, {object.G: np.eye(object.G)}
         for k in range(object.G - 1, 0, -1):

@@ -26,7 +26,7 @@ _OTHERS = {"E": "EII", "V": "VII", "X": "VII", "XII": "VII", "XXI": "VVI", "XXX"
 _Numbers: TypeAlias = int | Sequence[int]
 _Names: TypeAlias = str | Sequence[str] | None
 #: A mixture, its log-likelihood and the iterations.
-_Fit: TypeAlias = tuple[_core.Mixture, float, int]
+_Fit: TypeAlias = tuple[Any, float, int]
 #: None where a component was empty or collapsed.
 _Found: TypeAlias = _Fit | None
 _Cells: TypeAlias = dict[tuple[int, str], _Found]
@@ -42,6 +42,24 @@ class emControl(NamedTuple):
 
     tol: float = 1e-5
     itmax: int = 2**31 - 1
+
+
+@documented
+class priorControl(NamedTuple):
+    """A conjugate prior of means and covariances, under which no component collapses (Fraley and Raftery 2007).
+    Parameters:
+    shrinkage : float, default=0.01 -- The number of rows that the prior of a mean counts as.
+    dof : float, default=None -- The degrees of freedom; by default d + 2.
+    mean : float or array-like of shape (d,), default=None -- The means' mean; by default that of the columns.
+    scale : float or array-like of shape (d, d), default=None
+        The scale; by default the covariance of the rows over G ** (2 / d). Models of spheres and of axes along the
+        columns take the mean of its diagonal.
+    """
+
+    shrinkage: float = 0.01
+    dof: float | None = None
+    mean: ArrayLike | None = None
+    scale: ArrayLike | None = None
 
 
 class Prediction(NamedTuple):
@@ -106,11 +124,12 @@ class Model:
     def __init__(self, data: Floats, samples: _core.Data, modelName: str, found: _Fit, moved: _core.Mixture | None = None) -> None:
         engine, self.loglik, self.iterations = found
         self.data, self.mixture = data, Mixture._of(moved or engine)
-        self.modelName, (self.n, self.d), self.G = modelName, data.shape, len(engine.weights)
+        self.modelName, (self.n, self.d), self.G = modelName, data.shape, len(engine.means)
+        self.hypvol = None if engine.noise is None else engine.noise[0]
         self.df = engine.n_parameters
         self.bic = 2.0 * self.loglik - self.df * float(np.log(self.n))
         self.z = samples.responsibilities(engine)
-        self.classification = self.z.argmax(axis=1) + 1
+        self.classification = _classes(self.z, self.G)
         self.uncertainty = 1.0 - self.z.max(axis=1)
         self.icl = self.bic + 2.0 * float(np.log(self.z.max(axis=1)).sum())
         engine = self.mixture._engine
@@ -122,14 +141,16 @@ class Model:
         if self.d == 1:
             variance.sigmasq = scale
         self.parameters = SimpleNamespace(pro=engine.weights, mean=engine.means.T, variance=variance)
+        if self.hypvol is not None:
+            self.parameters.Vinv = 1.0 / self.hypvol
 
     def predict(self, newdata: ArrayLike) -> Prediction:
         """Return the most probable component of other rows.
         Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
-        Returns: prediction : Prediction -- Its `classification`, from 1, and `z`.
+        Returns: prediction : Prediction -- Its `classification`, from 1, or 0 of noise, and `z`.
         """
         z = self.mixture.predict_proba(_rows(newdata))
-        return Prediction(z.argmax(axis=1) + 1, z)
+        return Prediction(_classes(z, self.G), z)
 
     def plot(self, what: str = "classification", dimens: Sequence[int] | None = None, ax: Any = None) -> Any:
         """Draw the model: up to 2,000 rows, and ellipses at one and two standard deviations.
@@ -148,9 +169,9 @@ class Model:
     def __repr__(self) -> str:
         head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]
         sizes = np.bincount(self.classification, minlength=self.G + 1)[1:].tolist()
-        return _tables.as_text(
-            f"{type(self).__name__} {self.modelName}, {self.G} component{'s' * (self.G > 1)} of {sizes} rows", head, [row], 1
-        )
+        noise = "" if self.hypvol is None else f", and noise of {np.sum(self.classification == 0)}"
+        title = f"{type(self).__name__} {self.modelName}, {self.G} component{'s' * (self.G > 1)} of {sizes} rows{noise}"
+        return _tables.as_text(title, head, [row], 1)
 
 
 @documented
@@ -158,17 +179,18 @@ class Mclust(Model):
     """The best of several models and numbers of components by BIC.
     Parameters:
     data : array-like of shape (n, d) or (n,) -- The rows.
-    G : int or sequence of int, default=range(1, 10) -- The numbers of components.
+    G : int or sequence of int, default=range(1, 10) -- The numbers of components; beside noise from 0.
     modelNames : str or sequence of str, default=None
         The models. By default all 14, for as many columns as rows or more the six of spheres and of axes along the
         columns, and for one column E and V.
     initialization : dict, default=None
-        `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start. By
-        default a tree of VVV (EII where n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one
+        `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start; `noise`,
+        those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one
         column classes between quantiles.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
     random_state
+    prior : priorControl, default=None -- A prior; EVE, VEE, VVE and EVV have none, and are left out by default.
     Attributes:
     BIC : Table -- The criterion of all models.
     data : ndarray of shape (n, d) -- The rows.
@@ -178,8 +200,11 @@ class Mclust(Model):
     parameters : SimpleNamespace
         `pro` (G,), `mean` (d, G) and `variance`, with `sigma` (d, d, G), `scale`, `shape` and `orientation`: (G,), (d, G)
         and (d, d, G), without the last axis where components share them; and `sigmasq` for one column.
-    z : ndarray of shape (n, G) -- The probability of each component.
-    classification : ndarray of shape (n,) -- The most probable component, from 1.
+    z : ndarray of shape (n, G) -- The probability of each component; with noise one more, the last.
+    classification : ndarray of shape (n,) -- The most probable component, from 1; 0 of noise.
+    hypvol : float or None
+        The volume that noise fills, the smaller of the products of the ranges of the columns and of the principal
+        components; `parameters.Vinv` is its inverse.
     uncertainty : ndarray of shape (n,) -- 1 less its probability.
     mixture : Mixture -- The same for all else in this package: pictures, files, draws.
     See Also:
@@ -202,12 +227,13 @@ class Mclust(Model):
         control: emControl = emControl(),
         device: str = "cpu",
         random_state: Any = None,
+        prior: priorControl | None = None,
     ) -> None:
         x = _rows(data)
-        samples, found = _fits(x, G, modelNames, initialization, control, device, random_state)
+        samples, found = _fits(x, G, modelNames, initialization, control, device, random_state, prior)
         self.BIC = _bic(samples, found)
         name, fit = _best(self.BIC, found)
-        super().__init__(x, samples, name, fit, _moved(samples, x, name, fit, initialization))
+        super().__init__(x, samples, name, fit, _moved(samples, x, name, fit, initialization, prior))
 
 
 @documented
@@ -231,7 +257,13 @@ def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
     """
     x = _rows(data)
     samples, found = _fits(x, G, modelNames, **search)
-    return Table("ICL", {cell: np.nan if fit is None else Model(x, samples, cell[1], fit).icl for cell, fit in found.items()})
+    bic = _bic(samples, found)
+
+    def icl(cell: tuple[int, str], fit: _Found) -> float:
+        # Noise alone leaves no doubt.
+        return bic[cell] if fit is None or fit[0] is None else Model(x, samples, cell[1], fit).icl
+
+    return Table("ICL", {cell: icl(cell, fit) for cell, fit in found.items()})
 
 
 @documented
@@ -259,7 +291,15 @@ def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
 
 
 @documented
-def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emControl(), device: str = "cpu") -> Model:
+def me(
+    data: ArrayLike,
+    modelName: str,
+    z: ArrayLike,
+    control: emControl = emControl(),
+    device: str = "cpu",
+    prior: priorControl | None = None,
+    Vinv: float | None = None,
+) -> Model:
     """Fit a model by EM that begins with an M-step.
     Parameters:
     data : array-like of shape (n, d) or (n,) -- The rows.
@@ -267,12 +307,15 @@ def me(data: ArrayLike, modelName: str, z: ArrayLike, control: emControl = emCon
     z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
+    prior : priorControl, default=None -- A prior, not for EVE, VEE, VVE and EVV.
+    Vinv : float, default=None -- The density of noise, whose probabilities are then one more column of `z`, the last.
     Returns: model : Model -- The fit, with the attributes of `Mclust` but for BIC.
     """
     x, start = _rows(data), check_array(z, dtype=np.float64)
     check_consistent_length(x, start)
-    samples, k = _core.Data(x, device=device), start.shape[1]
-    (found,) = _em(samples, x, {k: start}, [modelName], control).values()
+    noise = None if Vinv is None else (float(start[:, -1].mean()), 1.0 / Vinv)
+    samples, k = _core.Data(x, device=device), start.shape[1] - (noise is not None)
+    (found,) = _em(samples, x, {k: start[:, :k]}, [modelName], control, prior, noise).values()
     if found is None:
         raise ValueError(f"{modelName} of {k} components: one is empty or has collapsed; begin otherwise or take fewer")
     return Model(x, samples, modelName, found)
@@ -340,6 +383,12 @@ class MclustDA:
         return _tables.as_text(f"{self.modelType}: {models}", ["loglik", "df", "BIC"], [[self.loglik, self.df, self.bic]], 1)
 
 
+def _classes(z: Floats, G: int) -> NDArray[np.intp]:
+    """Return the most probable components from 1, and 0 of noise, which is the last."""
+    classes: NDArray[np.intp] = z.argmax(axis=1) + 1
+    return np.where(classes > G, 0, classes)
+
+
 def sigma_of(mixture: _core.Mixture) -> NDArray[np.float64]:
     """Return the covariances (d, d, G)."""
     volumes, shapes, axes = mixture.decomposition()
@@ -354,10 +403,11 @@ def _rows(data: Any) -> Floats:
     return x
 
 
-def _names(given: _Names, x: Floats) -> list[str]:
+def _names(given: _Names, x: Floats, prior: priorControl | None = None) -> list[str]:
     """Return the models to fit: those that are given, or mclust's for rows of this shape."""
     if given is None:
-        return ["E", "V"] if x.shape[1] == 1 else list(_MODELS if len(x) > x.shape[1] else _MODELS[:6])
+        models = ["E", "V"] if x.shape[1] == 1 else _MODELS if len(x) > x.shape[1] else _MODELS[:6]
+        return [name for name in models if prior is None or _core.has_prior(_OTHERS.get(name, name))]
     names = [given] if isinstance(given, str) else list(given)
     if unknown := [name for name in names if name not in _MODELS and name not in _OTHERS]:
         raise ValueError(f"there is no model {unknown[0]!r}; use {', '.join(_MODELS)}, or E or V of one column")
@@ -371,16 +421,6 @@ def _name(name: str, k: int) -> str:
     return "X" if len(name) == 1 else "XII" if name[1:] == "II" else "XXI" if name[2] == "I" else "XXX"
 
 
-def _quantile_classes(x: Floats, k: int) -> NDArray[np.intp]:
-    """Return classes between quantiles; where values are equal, between finer ones, without the narrowest."""
-    for parts in range(k, k + len(x) + 1):
-        bounds = np.unique(np.quantile(x, np.linspace(0.0, 1.0, parts + 1)))
-        if len(bounds) > k:
-            break
-    bounds = np.delete(bounds, np.argsort(np.diff(bounds), kind="stable")[: max(len(bounds) - k - 1, 0)])
-    return np.searchsorted(bounds[1:-1], x, side="right")
-
-
 def _fits(
     data: Any,
     G: Any,
@@ -389,18 +429,25 @@ def _fits(
     control: Any = emControl(),
     device: str = "cpu",
     random_state: Any = None,
+    prior: priorControl | None = None,
 ) -> tuple[_core.Data, _Cells]:
     """Fit all models from the classes of one tree."""
     x, numbers = _rows(data), [int(k) for k in np.atleast_1d(np.asarray(G))]
     (n, d), given = x.shape, dict(initialization or {})
-    tree, subset = given.pop("hcPairs", None), given.pop("subset", None)
+    tree, subset, noise_rows = (given.pop(name, None) for name in ("hcPairs", "subset", "noise"))
     if given:
-        raise ValueError(f"initialization has {next(iter(given))!r}; use 'hcPairs' and 'subset' (there is no component for noise yet)")
-    if min(numbers, default=0) < 1:
-        raise ValueError(f"G is {G}; give numbers of components from 1 (there is no component for noise yet)")
+        raise ValueError(f"initialization has {next(iter(given))!r}; use 'hcPairs', 'subset' and 'noise'")
+    if min(numbers, default=-1) < (noise_rows is None):
+        raise ValueError(f"G is {G}; give numbers of components from 1, or beside noise from 0")
     if subset is None and tree is None and n > _SUBSET:
         subset = np.sort(check_random_state(random_state).choice(n, _SUBSET, replace=False))
-    rows = x if subset is None else x[np.asarray(subset)]
+    chosen = np.arange(n) if subset is None else np.arange(n)[np.asarray(subset)]
+    samples, noise = _core.Data(x, device=device), None
+    if noise_rows is not None:
+        is_noise = np.zeros(n, dtype=bool)
+        is_noise[np.asarray(noise_rows)] = True
+        chosen, noise = chosen[~is_noise[chosen]], (float(is_noise.mean()), samples.volume())
+    rows = x[chosen]
     if d > 1 and tree is None and max(numbers) > 1:
         tree = hc(rows, "VVV" if n > d else "EII", "SVD")
     if tree is not None and len(tree) + 1 != len(rows):
@@ -409,23 +456,38 @@ def _fits(
     def start(k: int) -> NDArray[np.float64]:
         if k == 1:
             return np.ones((len(rows), 1))
-        return np.eye(k)[_quantile_classes(rows[:, 0], k) if tree is None else hclass(tree, k) - 1]
+        return np.eye(k)[_core.quantile_classes(rows[:, 0], k) if tree is None else hclass(tree, k) - 1]
 
-    samples = _core.Data(x, device=device)
-    return samples, _em(samples, rows, {k: start(k) for k in numbers}, _names(modelNames, x), control)
+    names = _names(modelNames, x, prior)
+    found = _em(samples, rows, {k: start(k) for k in numbers if k > 0}, names, control, prior, noise)
+    if noise is not None and 0 in numbers:
+        # Noise alone has one parameter, its volume.
+        found = {(0, name): (None, -n * float(np.log(noise[1])), 0) for name in names} | found
+    return samples, found
 
 
-def _em(samples: _core.Data, rows: Floats, starts: dict[int, NDArray[np.float64]], names: list[str], control: emControl) -> _Cells:
-    """Run EM of each model from each start, whose M-step is of these rows."""
+def _em(
+    samples: _core.Data,
+    rows: Floats,
+    starts: dict[int, NDArray[np.float64]],
+    names: list[str],
+    control: emControl,
+    prior: priorControl | None = None,
+    noise: tuple[float, float] | None = None,
+) -> _Cells:
+    """Run EM of each model from each start, whose M-step is of these rows, beside noise of a weight and a volume."""
     cells = {(k, name): _OTHERS.get(_name(name, k), name) for k in starts for name in names}
     forms = {(k, _core.covariance_form(model)) for (k, _), model in cells.items()}
     statistics = {(k, form): _core.Statistics.from_responsibilities(rows, starts[k], form) for k, form in forms}
     runs = {(k, model): (statistics[k, _core.covariance_form(model)], model) for (k, _), model in cells.items()}
-    found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax), strict=True))
+    of_prior = _of_columns(prior, rows.shape[1])
+    found = dict(zip(runs, samples.me(list(runs.values()), control.tol, control.itmax, of_prior, noise), strict=True))
     return {(k, name): found[k, model] for (k, name), model in cells.items()}
 
 
-def _moved(samples: _core.Data, x: Floats, name: str, fit: _Fit, initialization: Mapping[str, Any] | None) -> _core.Mixture:
+def _moved(
+    samples: _core.Data, x: Floats, name: str, fit: _Fit, initialization: Mapping[str, Any] | None, prior: priorControl | None
+) -> _core.Mixture:
     """Return the parameters that mclust reports beside a log-likelihood.
 
     They are those of one more M-step, where that moves the shares of components or a subset gave the start.
@@ -434,14 +496,29 @@ def _moved(samples: _core.Data, x: Floats, name: str, fit: _Fit, initialization:
     from_subset = "subset" in given or (len(x) > _SUBSET and "hcPairs" not in given)
     if z.shape[1] == 1 or not from_subset and np.sum((engine.weights - z.mean(axis=0)) ** 2) <= _ROOT_EPS:
         return engine
-    (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1)).values()
+    k, noise = len(engine.means), None if engine.noise is None else (float(z[:, -1].mean()), engine.noise[0])
+    (step,) = _em(samples, x, {k: z[:, :k]}, [name], emControl(itmax=1), prior, noise).values()
     return engine if step is None else step[0]
+
+
+def _of_columns(prior: priorControl | None, d: int) -> Any:
+    """Return a prior with a mean (d,) and a scale (d, d), of one number if so given."""
+    if prior is None:
+        return None
+    shrinkage, dof, mean, scale = prior
+    mean = None if mean is None else np.full(d, mean, dtype=np.float64)
+    scale = None if scale is None else np.multiply(scale, np.eye(d) if np.ndim(scale) == 0 else 1.0)
+    return shrinkage, dof, mean, scale
 
 
 def _bic(samples: _core.Data, found: _Cells) -> Table:
     """Return the table of fits."""
     penalty = float(np.log(samples.shape[0]))
-    return Table("BIC", {cell: np.nan if fit is None else 2.0 * fit[1] - penalty * fit[0].n_parameters for cell, fit in found.items()})
+
+    def bic(fit: _Found) -> float:
+        return np.nan if fit is None else 2.0 * fit[1] - penalty * (1 if fit[0] is None else fit[0].n_parameters)
+
+    return Table("BIC", {cell: bic(fit) for cell, fit in found.items()})
 
 
 def _best(table: Table, found: _Cells) -> tuple[str, Any]:
@@ -450,4 +527,6 @@ def _best(table: Table, found: _Cells) -> tuple[str, Any]:
     if not best:
         raise ValueError(f"in every model a component is empty or has collapsed; take fewer than {min(table.G)} components")
     name, k, _ = best[0]
+    if k == 0:
+        raise ValueError("the noise alone has the best BIC; give other numbers of components, or fewer rows of noise")
     return _name(name, k), found[k, name]

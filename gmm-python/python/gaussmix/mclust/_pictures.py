@@ -65,6 +65,7 @@ def _classification(fit: Any, rows: NDArray[np.intp], columns: list[int], ax: An
         ax.set(xlabel=f"feature {columns[0]}", ylabel="class", yticks=range(1, fit.G + 1), ylim=(0.5, fit.G + 0.5))
         return
     _ellipses(fit, columns, ax)
+    ax.scatter(*x[classes == 0].T, s=10, color="0.6", linewidths=0)
     for k in range(fit.G):
         ax.scatter(*x[classes == k + 1].T, s=10, color=f"C{k % 10}", alpha=0.6, linewidths=0)
     ax.autoscale_view()
@@ -86,7 +87,7 @@ def _uncertainty(fit: Any, rows: NDArray[np.intp], columns: list[int], ax: Any) 
 
 
 def _density(fit: Any, rows: NDArray[np.intp], columns: list[int], ax: Any) -> None:
-    x, mixture = fit.data[rows][:, columns], fit.mixture.marginal(columns)
+    x, mixture = fit.data[rows][:, columns], fit.mixture.without_noise().marginal(columns)
     if len(columns) == 1:
         plot(mixture, x, ax=ax)
         _count_from_one(ax)
@@ -104,7 +105,7 @@ def _density(fit: Any, rows: NDArray[np.intp], columns: list[int], ax: Any) -> N
 
 def _ellipses(fit: Any, columns: list[int], ax: Any) -> None:
     """Draw the components over two columns."""
-    mixture: Mixture = fit.mixture
+    mixture: Mixture = fit.mixture.without_noise()
     plot(mixture, features=(columns[0], columns[1]), ax=ax)
     _count_from_one(ax)
 

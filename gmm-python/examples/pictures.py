@@ -21,7 +21,7 @@ from gaussmix import (
     plot,
     select,
 )
-from gaussmix.mclust import me, mclustBIC
+from gaussmix.mclust import Mclust, MclustBootstrap, clustCombi, mclustBIC, mclustBootstrapLRT, me
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The fourteen models of mclust.
@@ -51,8 +51,10 @@ def main(folder=ROOT / "docs"):
     mclustBIC(iris).plot(ax)
     figure.savefig(folder / "mclust-bic.svg", metadata={"Date": None})
     models().savefig(folder / "mclust-models.svg", metadata={"Date": None})
+    of_mclust(folder, iris)
     plt.close("all")
-    names = ("python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "mclust-bic", "mclust-models")
+    names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients"]
+    names += [f"mclust-{name}" for name in ("bic", "models", "faithful", "pairs", "bootstrap", "clusters")]
     return [folder / f"{name}.svg" for name in names]
 
 
@@ -294,6 +296,25 @@ def models():
         ax.get_legend().remove()
         ax.set(title=name, xlabel="", ylabel="", xticks=[], yticks=[], aspect="equal")
     return figure
+
+
+def of_mclust(folder, iris):
+    """Draw what users of mclust draw: classes, uncertainty and density, the bootstrap, and merged clusters."""
+    faithful = np.loadtxt(ROOT / "data" / "faithful.csv", delimiter=",", skiprows=1)
+    fit = Mclust(faithful)
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    for ax, what in zip(axes, ("classification", "uncertainty", "density"), strict=True):
+        fit.plot(what, ax=ax)
+        ax.set_title(what)
+    figure.savefig(folder / "mclust-faithful.svg", metadata={"Date": None})
+    pairs = Mclust(iris, 3, "VEV").plot("classification", dimens=[0, 2, 3])
+    pairs[0, 0].figure.savefig(folder / "mclust-pairs.svg", metadata={"Date": None})
+    means = MclustBootstrap(fit, random_state=0).plot("mean")
+    means[0, 0].figure.savefig(folder / "mclust-bootstrap.svg", metadata={"Date": None})
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    mclustBootstrapLRT(faithful, "VVV", maxG=2, random_state=0).plot(2, ax=left)
+    clustCombi(Mclust(faithful, 7, "VVI")).plot(ax=right)
+    figure.savefig(folder / "mclust-clusters.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

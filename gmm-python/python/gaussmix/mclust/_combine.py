@@ -74,7 +74,7 @@ class clustCombi:
 
     def __repr__(self) -> str:
         sizes = {k: np.bincount(classes, minlength=k + 1)[1:].tolist() for k, classes in self.classification.items()}
-        lines = [f"{k} clusters of {size} rows, entropy {self.entropy[k - 1]:.5g}" for k, size in sizes.items()]
+        lines = [f"{k} cluster{'s' * (k > 1)} of {size} rows, entropy {self.entropy[k - 1]:.5g}" for k, size in sizes.items()]
         return "\n".join(["clustCombi", *lines])
 
 

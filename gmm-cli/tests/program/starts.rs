@@ -88,3 +88,43 @@ fn models_of_mclust_are_selected_written_and_read() {
         gmm(&folder).args(["fit", iris, "-k", "2", "--covariance-type", "VVX", "-o", "m.json"]).assert().code(2);
     assert!(String::from_utf8_lossy(&unknown.get_output().stderr).contains("a model of mclust such as VEV"));
 }
+
+#[test]
+fn noise_is_fitted_written_and_predicted() {
+    let folder = folder();
+    let iris = fs::read_to_string(data("iris.csv")).unwrap();
+    // Ten rows far from all flowers.
+    let far = (0..10).map(|i| format!("{}.5,{}.25,{}.75,{}.5\n", i % 3 * 9, i * 2, 20 - i, i * 7 % 11));
+    fs::write(folder.path().join("noisy.csv"), iris + &far.collect::<String>()).unwrap();
+    let run = |args: &[&str]| gmm(&folder).args(args).assert();
+    let fit = ["fit", "noisy.csv", "-k", "2", "--noise", "default", "--covariance-type", "VEV", "--seed", "1", "-o"];
+    let report = run(&[&fit[..], &["m.json", "--json", "--plot", "m.svg"]].concat()).success();
+    let report: Value = serde_json::from_slice(&report.get_output().stdout).unwrap();
+    let noise = &report["noise"];
+    assert!((number(noise, "weight") - 10.0 / 160.0).abs() < 0.03 && number(noise, "volume") > 1.0, "{report}");
+    assert_eq!((report["k"].as_u64(), report["covariance_type"].as_str()), (Some(2), Some("VEV")));
+    assert!(fs::read_to_string(folder.path().join("m.svg")).unwrap().contains("noise: 0.0"));
+    let text =
+        String::from_utf8(run(&[&fit[..], &["again.npz"]].concat()).success().get_output().stdout.clone()).unwrap();
+    assert!(text.contains("noise         weight 0.0"), "{text}");
+    run(&["convert", "again.npz", "back.json"]).success();
+    let weights = |name: &str| -> Value {
+        let model: Value = serde_json::from_str(&fs::read_to_string(folder.path().join(name)).unwrap()).unwrap();
+        assert_eq!(model["means"].as_array().unwrap().len(), 2, "{model}");
+        model["weights"].clone()
+    };
+    assert_eq!(weights("m.json"), weights("back.json"));
+    run(&["predict", "m.json", "noisy.csv", "-o", "labels.csv"]).success();
+    let labels = fs::read_to_string(folder.path().join("labels.csv")).unwrap();
+    let last: Vec<&str> = labels.lines().skip(151).collect();
+    assert_eq!((last.len(), last.iter().filter(|label| **label == "-1").count() > 7), (10, true), "{last:?}");
+    for (args, message) in [
+        (vec!["fit", "noisy.csv", "-k", "2", "--noise", "spread=1", "-o", "n.json"], "`spread=1`"),
+        (vec!["fit", "noisy.csv", "-k", "2", "--noise", "0.1", "--variational", "-o", "n.json"], "--variational"),
+        (vec!["convert", "m.json", "m.h"], "without_noise"),
+    ] {
+        let refused = run(&args).failure();
+        let text = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+        assert!(text.contains(message), "{args:?}: {text}");
+    }
+}

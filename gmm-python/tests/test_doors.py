@@ -19,6 +19,7 @@ DOORS = ("Rust", "Python", "`gmm fit`", "`gmm select`", "MPI")
 COMMON, EM, VARIATIONAL = _core.option_names()
 #: The names of options at doors that name them differently.
 OTHER_NAMES = {"n_components": {"`gmm fit`": "--n-components, -k", "`gmm select`": "--n-components, -k", "MPI": "--n-components, -k"}}
+OTHER_NAMES["noise"] = dict.fromkeys(("`gmm fit`", "`gmm select`", "MPI"), "--noise-component")
 OTHER_NAMES["random_state"] = dict.fromkeys(("`gmm fit`", "`gmm select`", "MPI"), "--random-state, --seed")
 #: Options that a door lacks, with reasons.
 ABSENT = {
@@ -63,8 +64,9 @@ def table(found):
         cells = [f"`{name}`"]
         for door in DOORS[1:]:
             spelled = name if door == "Python" else "--" + name.replace("_", "-")
-            if spelled in found[door]:
-                cells.append(OTHER_NAMES.get(name, {}).get(door, spelled))
+            shown = OTHER_NAMES.get(name, {}).get(door, spelled)
+            if shown.split(", ")[0] in found[door]:
+                cells.append(shown)
             elif (name, door) in ABSENT:
                 note = ABSENT[name, door]
                 if note not in notes:

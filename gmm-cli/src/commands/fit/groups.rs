@@ -128,7 +128,7 @@ impl Fit {
         let groups = Groups::new(&source, by)?;
         output.as_ref().map_or(Ok(()), |output| output.check_names(by, &groups.names, source.names()))?;
         if self.training.has_noise() {
-            bail!("--noise is for one fit; leave it out, or fit each group by itself");
+            bail!("--noise-component is for one fit; leave it out, or fit each group by itself");
         }
         let device = self.training.data.device;
 

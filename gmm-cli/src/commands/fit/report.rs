@@ -61,7 +61,7 @@ struct OfNoise {
 struct OfMixture {
     bic: f64,
     aic: f64,
-    /// The weight of the noise and the volume that it fills, with --noise.
+    /// The weight of the noise and the volume that it fills, with --noise-component.
     #[serde(skip_serializing_if = "Option::is_none")]
     noise: Option<OfNoise>,
     /// Components (counted from 0) that kept their mean and covariance, because they had no samples or no usable

@@ -140,8 +140,9 @@ def _add(command: argparse._ActionsContainer, name: str, *short: str, of: Any = 
 
 def _add_training(command: argparse.ArgumentParser) -> None:
     for parameter in _TRAINING:
-        # Only what is given has a value.
-        _add(command, parameter, **{**_SPELLED.get(parameter, {}), "default": argparse.SUPPRESS})
+        # Only what is given has a value. The command gmm has another `--noise`.
+        flags = ("--noise-component",) if parameter == "noise" else ()
+        _add(command, parameter, *flags, **{**_SPELLED.get(parameter, {}), "default": argparse.SUPPRESS, "dest": parameter})
     command.add_argument("--random-state", "--seed", type=int, default=0, help="the seed of all random numbers (default: %(default)s)")
     command.add_argument("-v", "--verbose", action="store_true", help="print iterations to stderr")
 

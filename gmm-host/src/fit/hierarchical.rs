@@ -1,6 +1,6 @@
 //! Model-based agglomerative clustering: every row begins as a group, and the two groups are merged
 //! whose merger costs the least likelihood, until one is left (Banfield and Raftery 1993, Fraley 1998).
-use super::pooled;
+use super::pooled::{self, AT_ONCE};
 use gmm_core::error::{Error, Result};
 use gmm_core::memory;
 use gmm_core::model::covariance_model::CovarianceModel;
@@ -8,9 +8,6 @@ use gmm_core::model::decomposition::eigen;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::sync::{Mutex, PoisonError};
-
-/// Multiply-adds that are worth another thread.
-const AT_ONCE: usize = 1 << 16;
 
 /// How columns are transformed before groups are merged, with mclust's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

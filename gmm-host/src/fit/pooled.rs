@@ -8,7 +8,7 @@ use rayon::prelude::*;
 /// In the place of a group or a metric.
 const NONE: usize = usize::MAX;
 /// Multiply-adds that are worth another thread.
-const AT_ONCE: usize = 1 << 16;
+pub(super) const AT_ONCE: usize = 1 << 16;
 
 /// What a group knows of its mergers with those before it. Costs only grow, so each known one is a bound.
 #[derive(Clone, Copy)]
@@ -21,16 +21,16 @@ struct Nearest {
     next: f64,
     /// The metric in which all this is exact.
     exact_in: usize,
+    /// The metric of the last look at all groups.
+    seen_in: usize,
 }
 
 impl Nearest {
-    const FIRST: Self = Self { bound: f64::INFINITY, to: NONE, next: f64::INFINITY, exact_in: NONE };
-
     /// Takes a cost in a metric.
     #[inline(always)]
     fn insert(&mut self, cost: f64, at: usize, metric: usize) {
         if cost < self.bound || cost == self.bound && self.to != NONE && at > self.to {
-            *self = Self { bound: cost, to: at, next: self.bound, exact_in: metric };
+            *self = Self { bound: cost, to: at, next: self.bound, exact_in: metric, ..*self };
         } else {
             self.next = self.next.min(cost);
         }
@@ -133,7 +133,8 @@ impl Groups {
         vectorised(
             #[inline(always)]
             || {
-                let mut nearest = Nearest::FIRST;
+                let (bound, seen_in) = (f64::INFINITY, self.of_along);
+                let mut nearest = Nearest { bound, to: NONE, next: bound, exact_in: NONE, seen_in };
                 (0..j).for_each(|i| nearest.insert(self.bound(i, j), i, self.of_along));
                 nearest
             },
@@ -162,19 +163,20 @@ impl Groups {
                 if nearest.bound <= best.0 { (nearest.bound, j) } else { best }
             };
             let j = all.fold((f64::INFINITY, 1), least).1;
-            let Nearest { to, next, exact_in, .. } = self.nearest[j];
+            let Nearest { to, next, exact_in, seen_in, .. } = self.nearest[j];
             if exact_in == self.number && to != NONE {
                 return (to, j);
             }
             if to != NONE {
                 let cost = self.cost(to, j);
                 if cost <= next {
-                    self.nearest[j] = Nearest { bound: cost, to, next, exact_in: self.number };
+                    self.nearest[j] = Nearest { bound: cost, exact_in: self.number, ..self.nearest[j] };
                     continue;
                 }
-                if let Some((_, root)) = self.metric.as_ref().filter(|_| self.of_along != self.number) {
-                    let means: Vec<f64> = (0..self.sizes.len()).flat_map(|i| self.mean(i)).collect();
-                    let means = Array2::from_shape_fn((self.sizes.len(), self.d), |(i, j)| means[i * self.d + j]);
+                let is_old = seen_in == self.of_along && self.of_along != self.number;
+                if let Some((_, root)) = self.metric.as_ref().filter(|_| is_old) {
+                    let shape = (self.sizes.len(), self.d);
+                    let means = Array2::from_shape_fn(shape, |(i, l)| self.sums[i * self.d + l] / self.sizes[i]);
                     self.along = means.dot(root).iter().copied().collect();
                     (self.root, self.of_along) = (Some(root.clone()), self.number);
                 }

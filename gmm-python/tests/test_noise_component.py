@@ -108,5 +108,5 @@ def test_bad_noise_is_named(data):
     ):
         with pytest.raises(Exception, match="noise"):
             refused()
-    with pytest.raises(AttributeError, match="noise"):
+    with pytest.raises(AttributeError, match="partial_fit"):
         GaussianMixture(2, noise=True).partial_fit(data)

@@ -448,6 +448,8 @@ def _fits(
         is_noise[np.asarray(noise_rows)] = True
         chosen, noise = chosen[~is_noise[chosen]], (float(is_noise.mean()), samples.volume())
     rows = x[chosen]
+    if noise is not None and len(rows) <= max(numbers):
+        raise ValueError(f"{len(rows)} rows beside the noise cannot begin {max(numbers)} components; take fewer rows of noise")
     if d > 1 and tree is None and max(numbers) > 1:
         tree = hc(rows, "VVV" if n > d else "EII", "SVD")
     if tree is not None and len(tree) + 1 != len(rows):
@@ -490,14 +492,15 @@ def _moved(
 ) -> _core.Mixture:
     """Return the parameters that mclust reports beside a log-likelihood.
 
-    They are those of one more M-step, where that moves the shares of components or a subset gave the start.
+    They are those of one more M-step, where that moves the shares of components or a subset gave the start; not of a
+    mixture with noise.
     """
     engine, z, given = fit[0], samples.responsibilities(fit[0]), initialization or {}
     from_subset = "subset" in given or (len(x) > _SUBSET and "hcPairs" not in given)
-    if z.shape[1] == 1 or not from_subset and np.sum((engine.weights - z.mean(axis=0)) ** 2) <= _ROOT_EPS:
+    settled = not from_subset and np.sum((engine.weights - z.mean(axis=0)) ** 2) <= _ROOT_EPS
+    if settled or z.shape[1] == 1 or engine.noise is not None:
         return engine
-    k, noise = len(engine.means), None if engine.noise is None else (float(z[:, -1].mean()), engine.noise[0])
-    (step,) = _em(samples, x, {k: z[:, :k]}, [name], emControl(itmax=1), prior, noise).values()
+    (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1), prior).values()
     return engine if step is None else step[0]
 
 

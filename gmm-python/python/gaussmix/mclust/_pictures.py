@@ -65,7 +65,8 @@ def _classification(fit: Any, rows: NDArray[np.intp], columns: list[int], ax: An
         ax.set(xlabel=f"feature {columns[0]}", ylabel="class", yticks=range(1, fit.G + 1), ylim=(0.5, fit.G + 0.5))
         return
     _ellipses(fit, columns, ax)
-    ax.scatter(*x[classes == 0].T, s=10, color="0.6", linewidths=0)
+    if fit.hypvol is not None:
+        ax.scatter(*x[classes == 0].T, s=10, color="0.6", linewidths=0)
     for k in range(fit.G):
         ax.scatter(*x[classes == k + 1].T, s=10, color=f"C{k % 10}", alpha=0.6, linewidths=0)
     ax.autoscale_view()

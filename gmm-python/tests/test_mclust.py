@@ -130,7 +130,7 @@ def test_the_table_under_a_prior(iris):
 def test_the_estimator_takes_a_prior_of_each_model(name, blobs):
     # Four equal rows, on which a component would collapse.
     x = np.concatenate([blobs, np.full((4, 2), 30.0)])
-    gm = fitted(x, name, 3, prior="default", reg_covar=0)
+    gm = fitted(x, name, 3, prior="default")
     # VEV's volumes have no prior.
     assert gm.retained_ == [] or name == "VEV"
     volumes = gm.mixture_.decomposition()[0]

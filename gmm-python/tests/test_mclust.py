@@ -260,7 +260,6 @@ def test_discriminant_analysis(iris):
 def test_errors_of_the_door(iris):
     for call, what in [
         (lambda: Mclust(iris, 0), "from 1"),
-        (lambda: Mclust(iris, 2, initialization={"noise": [1]}), "noise"),
         (lambda: Mclust(iris, 2, "VEX"), "there is no model 'VEX'; use EII"),
         (lambda: Mclust(iris[:4], 4), "take fewer than 4"),
         (lambda: Mclust(iris, 2, initialization={"hcPairs": hc(iris[:9])}), "merges 9 rows, but there are 150"),

@@ -1,23 +1,8 @@
 //! Fits by the algorithm of Baum and Welch, an expectation-maximisation.
 use crate::error::{Error, Result};
 use crate::model::HiddenMarkov;
-use crate::priors::{Priors, m_step};
+use crate::priors::{Frozen, Priors, m_step};
 use crate::sequences::Sequences;
-
-/// The parameters that a fit leaves unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Frozen {
-    /// π.
-    pub start: bool,
-    /// a.
-    pub transitions: bool,
-    /// The means.
-    pub means: bool,
-    /// The covariances.
-    pub covariances: bool,
-    /// The weights of components within their states.
-    pub weights: bool,
-}
 
 /// The options of a fit.
 #[derive(Debug, Clone, PartialEq)]

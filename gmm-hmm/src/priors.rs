@@ -1,10 +1,24 @@
 //! Priors, and the M-step.
 use crate::error::{Error, Result};
 use crate::expectations::Expectations;
-use crate::fit::Frozen;
 use crate::model::HiddenMarkov;
 use gmm_host::{CentredSums, CovarianceType, Covariances, Freeze, Mixture, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, Axis};
+
+/// The parameters that a fit leaves unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Frozen {
+    /// π.
+    pub start: bool,
+    /// a.
+    pub transitions: bool,
+    /// The means.
+    pub means: bool,
+    /// The covariances.
+    pub covariances: bool,
+    /// The weights of components within their states.
+    pub weights: bool,
+}
 
 /// The conjugate priors of hmmlearn, of Dirichlet, normal and inverse Wishart (or gamma) distributions, as numbers that
 /// the M-step adds to sums.

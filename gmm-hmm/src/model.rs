@@ -196,6 +196,28 @@ impl HiddenMarkov {
         viterbi::viterbi(&self.chain(sequences)?, sequences)
     }
 
+    /// Returns log p(rows, states) of each sequence (S,) with the given states (N,).
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; [`Error::Parameter`] for a state that does not exist.
+    pub fn score_paths(&self, sequences: &Sequences<'_>, states: &[usize]) -> Result<Vec<f64>> {
+        let n = sequences.samples().n_samples();
+        if states.len() != n {
+            return Err(Error::Shape { what: "the states", expected: vec![n], got: vec![states.len()] });
+        }
+        let chain = self.chain(sequences)?;
+        states.iter().try_for_each(|state| self.check_state("a state", *state))?;
+        viterbi::of_paths(&chain, sequences, states)
+    }
+
+    fn check_state(&self, what: &'static str, state: usize) -> Result<()> {
+        let remedy = "states are counted from 0 to K − 1";
+        match state < self.n_states() {
+            true => Ok(()),
+            false => Err(Error::Parameter { what, value: state.to_string(), remedy }),
+        }
+    }
+
     /// Draws a sequence of N rows (N, D) with its states (N,), from state `start` if given. The same seed gives the
     /// same bits.
     ///
@@ -203,10 +225,7 @@ impl HiddenMarkov {
     /// [`Error::Parameter`] for a state that does not exist; [`Error::Host`] for a lack of memory.
     pub fn sample(&self, n_samples: usize, seed: u64, start: Option<usize>) -> Result<(Array2<f64>, Vec<usize>)> {
         let k = self.n_states();
-        if let Some(state) = start.filter(|state| *state >= k) {
-            let remedy = "states are counted from 0 to K − 1";
-            return Err(Error::Parameter { what: "the first state", value: state.to_string(), remedy });
-        }
+        start.map_or(Ok(()), |state| self.check_state("the first state", state))?;
         gmm_host::memory::check("the samples", &[n_samples, self.n_features() + 1], 8, "draw fewer at a time")?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut states = Vec::with_capacity(n_samples);

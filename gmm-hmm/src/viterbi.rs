@@ -1,5 +1,5 @@
 //! The most probable path of states (Viterbi 1967).
-use crate::chunks::{CHUNK, Chain};
+use crate::chunks::{CHUNK, Chain, chunks};
 use crate::error::Result;
 use crate::sequences::Sequences;
 use gmm_host::linalg::vectorised;
@@ -32,6 +32,30 @@ pub(crate) fn viterbi(chain: &Chain<'_>, sequences: &Sequences<'_>) -> Result<(V
     };
     let scores = each.into_par_iter().map(path).collect::<Result<_>>()?;
     Ok((scores, states))
+}
+
+/// Returns log p(rows, states) of each sequence (S,) for the states of all rows (N,), which are below K.
+pub(crate) fn of_paths(chain: &Chain<'_>, sequences: &Sequences<'_>, states: &[usize]) -> Result<Vec<f64>> {
+    let (k, stride) = (chain.n_states(), chain.transitions.stride);
+    let interrupt = Interrupt::current();
+    let of_sequence = |s: usize| {
+        let rows = sequences.rows(s);
+        let (mut total, mut before) = (chain.start[states[rows.start]], None);
+        for rows in chunks(&rows, CHUNK) {
+            interrupt.check()?;
+            let (mut components, mut logs) =
+                (vec![0.0; rows.len() * chain.emissions.n_components()], vec![0.0; rows.len() * k]);
+            chain.emissions.components(sequences.samples(), rows.clone(), &mut components);
+            chain.emissions.states(&components, k, &mut logs);
+            for (state, logs) in states[rows].iter().zip(logs.chunks_exact(k)) {
+                total +=
+                    logs[*state] + before.map_or(0.0, |before: usize| chain.transitions.logs[before * stride + state]);
+                before = Some(*state);
+            }
+        }
+        Ok(total)
+    };
+    (0..sequences.len()).into_par_iter().map(of_sequence).collect()
 }
 
 /// The number of a state.

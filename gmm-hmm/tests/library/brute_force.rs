@@ -60,6 +60,7 @@ fn check(model: &HiddenMarkov, x: &Array2<f64>) {
     let (scores, path) = model.viterbi(&sequences).unwrap();
     near(scores[0], want.best.0);
     assert_eq!(path, want.best.1);
+    near(model.score_paths(&sequences, &path).unwrap()[0], want.best.0);
 }
 
 #[test]

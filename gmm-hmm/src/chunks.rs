@@ -194,7 +194,8 @@ pub(crate) struct Boundaries {
 }
 
 impl Boundaries {
-    /// Computes them for the `rows` of a sequence. `alone` is a sequence with a good part of all rows.
+    /// Computes them for the `rows` of a sequence, without exits unless `both`. `alone` is a sequence with a good part
+    /// of all rows.
     pub fn new(
         chain: &Chain<'_>,
         samples: &Samples<'_>,
@@ -202,12 +203,12 @@ impl Boundaries {
         chunk: usize,
         alone: bool,
         both: bool,
+        interrupt: &Interrupt,
     ) -> Result<Self> {
         let chunks: Vec<Range<usize>> = chunks(rows, chunk).collect();
         if alone && chain.n_states() <= FEW_STATES {
-            return Self::by_matrices(chain, samples, &chunks);
+            return Self::by_matrices(chain, samples, &chunks, interrupt);
         }
-        let interrupt = Interrupt::current();
         let onwards = || {
             let (mut room, mut total, mut entries) = (Room::default(), 0.0, Vec::new());
             let mut prior = chain.start.clone();
@@ -241,9 +242,13 @@ impl Boundaries {
     }
 
     /// As [`new`](Self::new), by log p(rows, last state | state before) of each chunk.
-    fn by_matrices(chain: &Chain<'_>, samples: &Samples<'_>, chunks: &[Range<usize>]) -> Result<Self> {
+    fn by_matrices(
+        chain: &Chain<'_>,
+        samples: &Samples<'_>,
+        chunks: &[Range<usize>],
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
         let k = chain.n_states();
-        let interrupt = Interrupt::current();
         let from = |room: &mut Room, prior: &[f64]| {
             let total = room.forward(chain, prior);
             let row = if total == f64::NEG_INFINITY { vec![total; k] } else { room.last(chain) };

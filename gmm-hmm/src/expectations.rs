@@ -119,6 +119,7 @@ impl<'p> Pass<'p, '_> {
     fn run(&self) -> Result<Results> {
         let (k, sequences) = (self.chain.n_states(), self.sequences);
         let n_samples = sequences.samples().n_samples();
+        let interrupt = Interrupt::current();
         let longs: Vec<usize> = (0..sequences.len()).filter(|&s| sequences.rows(s).len() > self.chunk).collect();
         let alone = |rows: &Range<usize>| rows.len() > n_samples / 64;
         let longs: Vec<Long> = longs
@@ -126,8 +127,8 @@ impl<'p> Pass<'p, '_> {
             .map(|sequence| {
                 let rows = sequences.rows(sequence);
                 let both = !matches!(self.wanted, Wanted::Scores);
-                let of = (self.chain, sequences.samples());
-                let boundaries = Boundaries::new(of.0, of.1, &rows, self.chunk, alone(&rows), both)?;
+                let (chain, samples) = (self.chain, sequences.samples());
+                let boundaries = Boundaries::new(chain, samples, &rows, self.chunk, alone(&rows), both, &interrupt)?;
                 self.check(sequence, boundaries.log_likelihood)?;
                 Ok(Long { sequence, boundaries })
             })
@@ -145,7 +146,6 @@ impl<'p> Pass<'p, '_> {
         };
         let mut rest = posteriors.as_slice_mut().unwrap_or_default();
         let mut total: Option<Sums<'p>> = None;
-        let interrupt = Interrupt::current();
         // So many at a time that their sums fit into 256 MB.
         let at_once = match self.wanted {
             Wanted::Sums(centres) => {

@@ -31,7 +31,11 @@ impl Sequences {
     ) -> PyResult<Self> {
         let matrix = Matrix::new(x)?;
         let view = matrix.view();
-        let sequences = interruptible(py, usize::MAX, || {
+        let n = match &view {
+            View::F32(x) => x.len(),
+            View::F64(x) => x.len(),
+        };
+        let sequences = interruptible(py, n, || {
             let samples = match view {
                 View::F32(x) => copied(x, missing)?,
                 View::F64(x) => copied(x, missing)?,

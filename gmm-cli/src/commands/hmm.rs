@@ -282,9 +282,7 @@ impl Score {
             loaded.describe()
         ))?;
         let Some(output) = output else { return Ok(()) };
-        let mut read = |rows: std::ops::Range<usize>| {
-            Ok(loaded.names.as_ref().map(|names| names.select(&rows.collect::<Vec<_>>())))
-        };
+        let mut read = |rows| Ok(loaded.names.as_ref().map(|names| names.rows(rows)));
         let ids =
             by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
         output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;

@@ -66,7 +66,7 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
-class HMM(BaseEstimator):
+class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
 
     #: Set by the classes' own `__init__`.
@@ -75,6 +75,7 @@ class HMM(BaseEstimator):
     params: str
     init_params: str
     missing: bool
+    n_features: int
     hmmlearn_compatible: bool
     algorithm: str
     random_state: Any

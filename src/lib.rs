@@ -4,6 +4,7 @@
 //! - [`fit`]: mixtures fitted to samples by expectation-maximisation, and the choice of the number of components.
 //! - [`device`]: loads samples on a device as an [`evaluator`], which computes the log-likelihood of one mixture after
 //!   another, or the [`statistics`] of an E-step.
+//! - [`hmm`]: hidden Markov models, whose states emit from mixtures.
 //! - [`mcmc`]: Markov chain Monte Carlo over the parameters.
 //! - [`pairwise`]: rows compared with rows, by inner products and the Gaussian kernel.
 //! - [`io`]: files of data and models.
@@ -30,7 +31,7 @@
 //!   at first use.
 //! - `parquet`: tables in Parquet and Arrow files, besides `.npy` and text.
 //!
-//! The crate joins [`gmm_host`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate `gaussmix-cli`.
+//! The crate joins [`gmm_host`], [`gmm_hmm`], [`gmm_mcmc`] and [`gmm_pairwise`]; the program `gmm` is the crate `gaussmix-cli`.
 // Lets the modules call the library by its public name.
 extern crate self as gaussmix;
 
@@ -44,6 +45,8 @@ pub use gmm_host::cuda;
 pub use gmm_host::{Error, Interrupt, Reproducible, Result};
 #[doc(inline)]
 pub use gmm_host::{data, device, evaluator, fit, linalg, memory, model, statistics};
+#[doc(inline)]
+pub use gmm_hmm as hmm;
 #[doc(inline)]
 pub use gmm_mcmc as mcmc;
 pub use gmm_pairwise as pairwise;

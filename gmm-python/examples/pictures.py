@@ -1,5 +1,5 @@
 """Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
-docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md, docs/gradients.md and docs/mclust.md.
+docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md, docs/gradients.md, docs/mclust.md and docs/hmm.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -21,6 +21,7 @@ from gaussmix import (
     plot,
     select,
 )
+from gaussmix.hmm import GaussianHMM
 from gaussmix.mclust import Mclust, MclustBootstrap, clustCombi, mclustBIC, mclustBootstrapLRT, me
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,8 +53,9 @@ def main(folder=ROOT / "docs"):
     figure.savefig(folder / "mclust-bic.svg", metadata={"Date": None})
     models().savefig(folder / "mclust-models.svg", metadata={"Date": None})
     of_mclust(folder, iris)
+    states_over_time().savefig(folder / "hmm.svg", metadata={"Date": None})
     plt.close("all")
-    names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients"]
+    names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "hmm"]
     names += [f"mclust-{name}" for name in ("bic", "models", "faithful", "pairs", "bootstrap", "clusters")]
     return [folder / f"{name}.svg" for name in names]
 
@@ -315,6 +317,23 @@ def of_mclust(folder, iris):
     mclustBootstrapLRT(faithful, "VVV", maxG=2, random_state=0).plot(2, ax=left)
     clustCombi(Mclust(faithful, 7, "VVI")).plot(ax=right)
     figure.savefig(folder / "mclust-clusters.svg", metadata={"Date": None})
+
+
+def states_over_time():
+    """Draw rows of a sequence over the states of a hidden Markov model, and the states' probabilities."""
+    rng = np.random.default_rng(0)
+    x = np.repeat([0, 3, 1, 3, 0], 60)[:, None] + rng.normal(0, 1, (300, 2))
+    model = GaussianHMM(3, "full", n_iter=50, random_state=0).fit(x)
+    states, posteriors = model.predict(x), model.predict_proba(x)
+    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(7, 4), layout="constrained")
+    for k in range(3):
+        above.fill_between(range(300), 0, 1, where=states == k, color=f"C{k}", alpha=0.25, step="mid", transform=above.get_xaxis_transform())
+        below.plot(posteriors[:, k], color=f"C{k}", label=f"state {k}")
+    above.plot(x[:, 0], color="black", linewidth=0.8)
+    above.set(ylabel="first feature", xlim=(0, 299))
+    below.set(xlabel="row", ylabel="probability")
+    below.legend(ncols=3)
+    return figure
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 //! The engine's errors as Python's exceptions.
-use gaussmix::{Error, io, mcmc};
+use gaussmix::{Error, hmm, io, mcmc};
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,
@@ -55,6 +55,13 @@ pub fn file_exception(error: io::Error) -> PyErr {
         ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
         ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
         _ => PyOSError::new_err(text),
+    }
+}
+
+pub fn hmm_exception(error: hmm::Error) -> PyErr {
+    match error {
+        hmm::Error::Host(error) => exception(error),
+        error => PyValueError::new_err(error.to_string()),
     }
 }
 

@@ -10,6 +10,7 @@ mod fit;
 mod fits;
 #[cfg_attr(not(feature = "cuda"), path = "no_gpu.rs")]
 mod gpu;
+mod hmm;
 mod loaded;
 mod many;
 mod mixture;
@@ -87,6 +88,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fit::Fit>()?;
     module.add_class::<fits::Fits>()?;
     module.add_class::<gpu::GpuArray>()?;
+    module.add_class::<hmm::HiddenMarkov>()?;
+    module.add_class::<hmm::Sequences>()?;
+    module.add_class::<hmm::VariationalHiddenMarkov>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<mixture::Mixtures>()?;
     module.add_class::<pairwise::InnerProducts>()?;

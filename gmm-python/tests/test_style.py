@@ -19,7 +19,7 @@ IGNORED = {"RT02", "ES01", "SA01", "EX01", "GL02"}
 def modules():
     yield gaussmix
     yield gaussmix.cluster
-    for name in ("anndata", "dask", "jax", "mclust", "mpi", "torch"):
+    for name in ("anndata", "dask", "hmm", "jax", "mclust", "mpi", "torch"):
         # Their packages are optional.
         with contextlib.suppress(ImportError):
             yield importlib.import_module(f"gaussmix.{name}")
@@ -30,7 +30,7 @@ def members(cls):
     found = {}
     for base in reversed(cls.__mro__):
         # The methods that a cluster's class inherits from the estimator of one process are checked there.
-        parts = ("_fitted", "_fitting", "_likelihood", "_of_mixtures", "_prediction", "_variational", "cluster.estimator")
+        parts = ("_fitted", "_hmm", "_fitting", "_likelihood", "_of_mixtures", "_prediction", "_variational", "cluster.estimator")
         if base is cls or base.__module__.removeprefix("gaussmix.") in parts:
             found.update(vars(base))
     return found

@@ -8,6 +8,7 @@ mod completions;
 mod convert;
 mod devices;
 mod fit;
+mod hmm;
 mod impute;
 mod made;
 mod man;
@@ -59,6 +60,7 @@ Examples:
   gmm reduce model.json -k 3 -o r.json        the mixture with fewer components
   gmm convert model.json model.npz            the same model under scikit-learn's attribute names
   gmm mcmc data.npy -k 3 -o post              draws from the posterior, for ArviZ and other tools
+  gmm hmm fit w.csv --by id -k 3 -o h.json    hidden states of rows that stand in sequences
   gmm bench likelihood --plot bench.svg       time of one evaluation for N = 100 ... 1,000,000
   gmm devices                                 the devices and kernels of this machine
   source <(gmm completions bash)              complete commands and options with the tab key
@@ -76,6 +78,7 @@ enum Command {
     Impute(impute::Impute),
     Sample(sample::Sample),
     Mcmc(mcmc::Mcmc),
+    Hmm(hmm::Hmm),
     Condition(made::Condition),
     Marginal(made::Marginal),
     Axis(axis::Axis),
@@ -107,6 +110,7 @@ impl Cli {
             Command::Impute(command) => command.run().map(success),
             Command::Sample(command) => command.run().map(success),
             Command::Mcmc(command) => command.run(),
+            Command::Hmm(command) => command.run().map(success),
             Command::Condition(command) => command.run().map(success),
             Command::Marginal(command) => command.run().map(success),
             Command::Axis(command) => command.run().map(success),

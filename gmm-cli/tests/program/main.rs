@@ -9,6 +9,7 @@ mod files;
 mod fit;
 mod forms;
 mod groups;
+mod hmm;
 mod labels;
 mod limits;
 mod mcmc;

@@ -5,7 +5,7 @@ use libm::lgamma;
 
 /// ψ(x) for x > 0; under [`Reproducible`] by its asymptotic series from 12 on, to which
 /// ψ(x) = ψ(x + 1) − 1/x leads.
-pub(super) fn digamma(mut x: f64) -> f64 {
+pub fn digamma(mut x: f64) -> f64 {
     if !Reproducible::is_on() {
         return statrs::function::gamma::digamma(x);
     }
@@ -26,7 +26,7 @@ fn chains(nu: f64, d: usize) -> [(f64, usize); 2] {
 }
 
 /// Returns Σⱼ ψ(½(ν − j)) for j < `d`, by ψ(x − 1) = ψ(x) − 1/(x − 1): downwards, where nothing cancels.
-pub(super) fn digamma_sum(nu: f64, d: usize) -> f64 {
+pub fn digamma_sum(nu: f64, d: usize) -> f64 {
     let mut sum = 0.0;
     for (mut x, count) in chains(nu, d) {
         if count == 0 {
@@ -48,7 +48,7 @@ const TOGETHER: usize = 6;
 const MOST: f64 = 1e20;
 
 /// Returns Σⱼ ln Γ(½(ν − j)) for j < `d`, with Γ(x − 1) = Γ(x)/(x − 1).
-pub(super) fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
+pub fn ln_gamma_sum(nu: f64, d: usize) -> f64 {
     let mut sum = 0.0;
     for (mut x, mut count) in chains(nu, d) {
         while count > 0 {

@@ -4,7 +4,8 @@
 puts them in their place. A `Mixture` is what they find: it evaluates and draws samples, has parts and distances, and
 makes other mixtures. `Likelihood` evaluates many mixtures over data that stays in a device, and `MixturePosterior`
 draws from the posterior. `fit_many` fits a mixture to each of many groups of samples. `GaussianMixtureRegressor`,
-`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures.
+`GaussianMixtureClassifier` and `GaussianMixtureOutlierDetector` predict by mixtures. The module `hmm` has hidden Markov
+models.
 """
 
 import os
@@ -20,7 +21,7 @@ from ._many import ManyMixtures, fit_many
 from ._mixture import Mixture, Regression
 from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
-from ._patch import patch_sklearn, unpatch_sklearn
+from ._patch import patch_hmmlearn, patch_sklearn, unpatch_hmmlearn, unpatch_sklearn
 from ._regressor import GaussianMixtureRegressor
 from ._select import Selection, plot, select
 from ._variational import BayesianGaussianMixture
@@ -44,11 +45,13 @@ __all__ = [
     "fit_many",
     "gaussian_kernel",
     "inner_products",
+    "patch_hmmlearn",
     "patch_sklearn",
     "plot",
     "register_skl2onnx",
     "select",
     "to_onnx",
+    "unpatch_hmmlearn",
     "unpatch_sklearn",
 ]
 

@@ -1,16 +1,18 @@
-"""Runs a program of Python with our mixtures in the place of scikit-learn's: ``python -m gaussmix program.py``."""
+"""Runs a program of Python with our models in the place of scikit-learn's and hmmlearn's: ``python -m gaussmix program.py``."""
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 
-from ._patch import patch_sklearn
+from ._patch import patch_hmmlearn, patch_sklearn
 
 USAGE = """usage: python -m gaussmix program.py [argument ...]
        python -m gaussmix -m module [argument ...]
 
-Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of gaussmix in the place of those of sklearn.mixture."""
+Runs a program unchanged, with GaussianMixture and BayesianGaussianMixture of gaussmix in the place of those of sklearn.mixture,
+and with GaussianHMM, GMMHMM and VariationalGaussianHMM in the place of hmmlearn's, where it is installed."""
 
 
 def main() -> int:
@@ -23,6 +25,8 @@ def main() -> int:
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     patch_sklearn()
+    if importlib.util.find_spec("hmmlearn"):
+        patch_hmmlearn()
     sys.argv = arguments
     if as_module:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

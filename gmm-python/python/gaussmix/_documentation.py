@@ -59,6 +59,8 @@ partitions : sequence of Partition -- The partitions, by their numbers.
 operation : str -- The name of the operation, for example 'statistics'.
 message : bytes -- What the operation needs, for example the parameters.
 groups : array-like of shape (n_samples,) -- The group of each sample: numbers, texts or times.
+lengths : array-like of shape (n_sequences,), default=None
+    The numbers of rows of the sequences, which stand one after the other in X; by default all rows are one sequence.
 path : str or path-like -- The file; its name ends in .json or .npz.
 """
 #: The same by name, in numpydoc's form.

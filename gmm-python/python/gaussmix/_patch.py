@@ -1,6 +1,8 @@
-"""Puts our mixtures in the place of scikit-learn's."""
+"""Puts our mixtures in the place of scikit-learn's, and our hidden Markov models in the place of hmmlearn's."""
 
+import importlib
 import sys
+from types import ModuleType
 
 import sklearn.mixture
 
@@ -45,20 +47,48 @@ def patch_sklearn() -> None:
     """
     for patched, (ours, theirs) in _CLASSES.items():
         theirs.register(ours)  # type: ignore[attr-defined]
-        _replace(theirs, patched)
+        _replace(theirs, patched, sklearn.mixture)
 
 
 def unpatch_sklearn() -> None:
     """Undo `patch_sklearn`."""
     for patched, (_, theirs) in _CLASSES.items():
-        _replace(patched, theirs)
+        _replace(patched, theirs, sklearn.mixture)
 
 
-def _replace(old: type, new: type) -> None:
+#: The modules of hmmlearn with classes that are replaced by ours.
+_HMMLEARN = {"GaussianHMM": "hmmlearn.hmm", "GMMHMM": "hmmlearn.hmm", "VariationalGaussianHMM": "hmmlearn.vhmm"}
+#: hmmlearn's own, while ours are in their place.
+_THEIRS: dict[str, type] = {}
+
+
+def patch_hmmlearn() -> None:
+    """Put our hidden Markov models in the place of hmmlearn's `GaussianHMM`, `GMMHMM` and `VariationalGaussianHMM`.
+
+    Modules that have imported these classes by their names get ours too.
+    """
+    from . import hmm
+
+    for name, home in _HMMLEARN.items():
+        module = importlib.import_module(home)
+        _THEIRS.setdefault(name, getattr(module, name))
+        _replace(_THEIRS[name], getattr(hmm, name), module)
+
+
+def unpatch_hmmlearn() -> None:
+    """Undo `patch_hmmlearn`."""
+    from . import hmm
+
+    for name, theirs in _THEIRS.items():
+        _replace(getattr(hmm, name), theirs, sys.modules[_HMMLEARN[name]])
+    _THEIRS.clear()
+
+
+def _replace(old: type, new: type, home: ModuleType) -> None:
     title = new.__name__
     for name, module in list(sys.modules.items()):
-        inside = name == "sklearn" or name.startswith(("sklearn.", "gaussmix"))
+        inside = name.split(".")[0] in ("sklearn", "hmmlearn", "gaussmix")
         # A look into the dictionary, because some modules import others when an attribute is asked for.
         if not inside and getattr(module, "__dict__", {}).get(title) is old:
             setattr(module, title, new)
-    setattr(sklearn.mixture, title, new)
+    setattr(home, title, new)

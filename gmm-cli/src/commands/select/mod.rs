@@ -71,7 +71,7 @@ pub struct Select {
 
 type Selected<M> = Selection<M, Row>;
 
-type Range = Vec<usize>;
+pub type Range = Vec<usize>;
 
 /// The report as `--json` prints it. Likelihoods are in the data's units; they and lower bounds are sums over all
 /// samples times their weights.
@@ -399,7 +399,7 @@ fn note_left_out(left_out: &[usize]) {
 type Models = Vec<CovarianceModel>;
 
 /// Parses a range: `5`, `1:20` or `10:100:10`.
-fn range(text: &str) -> Result<Range, String> {
+pub fn range(text: &str) -> Result<Range, String> {
     let wrong = || format!("`{text}` must be a number, or FIRST:LAST or FIRST:LAST:STEP with whole numbers above 0");
     let numbers: Option<Vec<usize>> = text.split(':').map(|part| whole_number(part.trim()).ok()).collect();
     let (first, last, step) = match numbers.ok_or_else(wrong)?[..] {

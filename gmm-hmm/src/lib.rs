@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+mod chunks;
+mod emissions;
+mod error;
+mod expectations;
+mod fit;
+mod lattice;
+mod logs;
+mod model;
+mod moments;
+mod priors;
+mod select;
+mod sequences;
+mod start;
+mod tile;
+mod variational;
+mod viterbi;
+
+pub use error::{Error, Result};
+pub use expectations::Expectations;
+pub use fit::{Fitted, Options};
+pub use model::HiddenMarkov;
+pub use priors::{Frozen, Priors};
+pub use select::{Candidate, select};
+pub use sequences::Sequences;
+pub use variational::{Hyperparameters, VariationalHiddenMarkov};

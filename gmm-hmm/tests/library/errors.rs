@@ -1,0 +1,90 @@
+//! Bad input.
+use super::Numbers;
+use gmm_hmm::{Error, HiddenMarkov, Options, Sequences};
+use gmm_host::{CovarianceModel, Covariances, Mixture, Samples};
+use ndarray::{Array2, array};
+
+fn text<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn sequences() {
+    let x = Array2::<f64>::zeros((5, 1));
+    let of = |lengths: &[usize]| Sequences::new(Samples::from_f64(x.view()).unwrap(), lengths);
+    assert_eq!(
+        text(of(&[2, 2])),
+        "the lengths of the sequences add up to 4, but the data has 5 rows; they must be equal"
+    );
+    assert_eq!(text(of(&[2, 0, 3])), "sequence 1 (counted from 0) has no rows; leave it out");
+    assert!(text(of(&[usize::MAX, 6])).contains("but the data has 5 rows"));
+    assert!(matches!(of(&[]), Err(Error::NoSequence)));
+    assert!(text(of(&[2, 3]).unwrap().with_weights(vec![1.0])).contains("expected [2]"));
+    assert!(text(of(&[2, 3]).unwrap().with_weights(vec![1.0, f64::NAN])).starts_with("the weight of sequence 1 "));
+    assert!(matches!(of(&[2, 3]).unwrap().with_weights(vec![0.0; 2]), Err(Error::NoSequence)));
+    let nan = array![[1.0], [f64::NAN]];
+    assert!(Samples::from_f64(nan.view()).is_err());
+}
+
+#[test]
+fn models() {
+    let emissions =
+        || Mixture::new(array![0.5, 0.5], array![[0.0], [1.0]], Covariances::Spherical(array![1.0, 1.0])).unwrap();
+    let of = |start: &[f64], transmat: Array2<f64>| HiddenMarkov::new(start.to_vec().into(), transmat, emissions());
+    let half = || array![[0.5, 0.5], [0.5, 0.5]];
+    assert_eq!(text(of(&[0.5, 0.6], half())), "startprob sums to 1.1, not to 1; divide it by its sum");
+    assert_eq!(
+        text(of(&[0.5, 0.5], array![[0.5, 0.5], [0.5, 0.4]])),
+        "row 1 of transmat sums to 0.9, not to 1; divide it by its sum"
+    );
+    assert!(text(of(&[1.5, -0.5], half())).starts_with("startprob holds -0.5 at position 1 "));
+    assert!(text(of(&[f64::NAN, 1.0], half())).starts_with("startprob holds NaN at position 0 "));
+    assert!(text(of(&[0.2, 0.3, 0.5], half())).contains("the shape of startprob"));
+    assert!(text(of(&[0.5, 0.5], array![[1.0]])).contains("the shape of transmat"));
+    assert!(text(of(&[0.5, 0.5], half()).unwrap().tied_within_states()).contains("expected `full`"));
+    let other = array![[1.0, 2.0]];
+    assert!(
+        text(of(&[0.5, 0.5], half()).unwrap().score(&Sequences::one(Samples::from_f64(other.view()).unwrap())))
+            .contains("expected [1, 1]")
+    );
+    assert!(text(of(&[0.5, 0.5], half()).unwrap().sample(3, 0, Some(2))).starts_with("the first state is 2"));
+}
+
+/// A sequence of probability zero has the score −∞ and no NaN, and a fit says which one it is.
+#[test]
+fn impossible_sequences() {
+    let emissions =
+        Mixture::new(array![0.5, 0.5], array![[0.0], [1.0]], Covariances::Spherical(array![1e-3, 1.0])).unwrap();
+    let hmm = HiddenMarkov::new(array![1.0, 0.0], array![[1.0, 0.0], [0.0, 1.0]], emissions).unwrap();
+    for n in [3, 3000] {
+        let mut x = Array2::<f64>::zeros((n + 2, 1));
+        x[[3, 0]] = 1e200;
+        let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[2, n]).unwrap();
+        let (scores, gamma) = hmm.forward_backward(&sequences).unwrap();
+        assert!(scores[0].is_finite() && scores[1] == f64::NEG_INFINITY);
+        assert!(gamma.row(0).sum() == 1.0 && gamma.row(3).sum() == 0.0 && gamma.iter().all(|v| !v.is_nan()));
+        assert_eq!(hmm.score(&sequences).unwrap(), scores);
+        let (paths, _) = hmm.viterbi(&sequences).unwrap();
+        assert!(paths[0].is_finite() && paths[1] == f64::NEG_INFINITY);
+        assert!(matches!(hmm.expectations(&sequences), Err(Error::ImpossibleSequence { sequence: 1 })));
+        let weighted = sequences.with_weights(vec![1.0, 0.0]).unwrap();
+        assert!(hmm.expectations(&weighted).unwrap().log_likelihood.is_finite());
+    }
+}
+
+#[test]
+fn fits() {
+    let x = Numbers(1).array(5, 2);
+    let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
+    assert!(text(HiddenMarkov::start(6, CovarianceModel::VVI, &sequences, 0)).contains("6·1"));
+    let start = HiddenMarkov::start(2, CovarianceModel::VVI, &sequences, 0).unwrap();
+    assert!(
+        text(Options { n_iter: 0, ..Options::default() }.fit(start.clone(), &sequences)).starts_with("n_iter is 0")
+    );
+    let mut priors = gmm_hmm::Priors::none(&start);
+    priors.start = array![0.0];
+    assert!(
+        text(Options { priors: Some(priors), ..Options::default() }.fit(start, &sequences))
+            .contains("the prior of startprob")
+    );
+}

@@ -1,0 +1,361 @@
+"""Methods that the hidden Markov models share."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from typing_extensions import Self
+
+from . import _core
+from ._documentation import documented
+from ._mixture import Mixture
+from ._start import shape_of
+
+_log = logging.getLogger(__name__)
+Array = NDArray[np.float64]
+States = NDArray[np.int64]
+Lengths = ArrayLike | None
+
+
+@documented
+class ConvergenceMonitor:
+    """The course of a fit; a subclass may decide otherwise when it has converged.
+    Parameters:
+    tol : float -- The least gain of an iteration that has not converged.
+    n_iter : int -- The largest number of iterations.
+    verbose : bool -- Whether each iteration is printed to stderr.
+    Attributes:
+    history : deque -- The total log-likelihood, or the lower bound, before each M-step.
+    iter : int -- The number of iterations.
+    """
+
+    def __init__(self, tol: float, n_iter: int, verbose: bool) -> None:
+        self.tol, self.n_iter, self.verbose = tol, n_iter, verbose
+        self.history: deque[float] = deque()
+        self.iter = 0
+
+    def _reset(self) -> None:
+        self.iter = 0
+        self.history.clear()
+
+    def report(self, log_prob: float) -> None:
+        """Take the value of an iteration.
+        Parameters: log_prob : float -- The log-likelihood, or the bound.
+        """
+        delta = log_prob - self.history[-1] if self.history else np.nan
+        if self.verbose:
+            print(f"{self.iter + 1:>10d} {log_prob:>16.8f} {delta:>+16.8f}", file=sys.stderr)
+        if delta < -np.sqrt(np.finfo(float).eps):
+            _log.warning("Model is not converging: %s is below %s by %s", log_prob, self.history[-1], -delta)
+        self.history.append(log_prob)
+        self.iter += 1
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit ends: after n_iter iterations, or at a gain below tol."""
+        return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
+
+
+class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """The methods of all models."""
+
+    #: Set by the classes' own `__init__`.
+    n_components: int
+    covariance_type: str
+    params: str
+    init_params: str
+    missing: bool
+    n_features: int
+    hmmlearn_compatible: bool
+    algorithm: str
+    random_state: Any
+    n_iter: int
+    monitor_: ConvergenceMonitor
+    #: Whether a random number decides on the component of a state, even the only one.
+    _draws_components = False
+
+    def _check(self) -> None:
+        self._engine()
+
+    def _engine(self) -> _core.HiddenMarkov:
+        raise NotImplementedError
+
+    def _init(self, X: Array, lengths: Any) -> None:
+        raise NotImplementedError
+
+    def _step(self, sequences: _core.Sequences) -> float:
+        raise NotImplementedError
+
+    def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None) -> _core.Sequences:
+        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if self.missing else True)
+        if lengths is None:
+            sizes = [len(x)]
+        else:
+            sizes = np.asarray(lengths).ravel().tolist()
+            if bad := [length for length in sizes if length < 1 or length != int(length)]:
+                raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
+        weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
+        return _core.Sequences(x, [int(length) for length in sizes], weights, self.missing)
+
+    def _fitted(self) -> _core.HiddenMarkov:
+        check_is_fitted(self, "startprob_")
+        return self._engine()
+
+    def score(self, X: Any, lengths: Lengths = None) -> float:
+        """Compute the total log-likelihood.
+        Parameters: X, lengths
+        Returns: log_prob : float -- -inf for an impossible sequence.
+        """
+        return float(self._fitted().score(self._sequences(X, lengths)).sum())
+
+    def score_samples(self, X: Any, lengths: Lengths = None) -> tuple[float, Array]:
+        """Compute the total log-likelihood and the probabilities of the states.
+        Parameters: X, lengths
+        Returns:
+        log_prob : float -- The log-likelihood.
+        posteriors : ndarray of shape (n_samples, n_components) -- Of each state in each row, given the whole sequence.
+        """
+        scores, posteriors = self._fitted().forward_backward(self._sequences(X, lengths))
+        return float(scores.sum()), posteriors
+
+    def predict_proba(self, X: Any, lengths: Lengths = None) -> Array:
+        """Compute the probabilities of the states.
+        Parameters: X, lengths
+        Returns: posteriors : ndarray of shape (n_samples, n_components) -- Of each state, given the whole sequence.
+        """
+        return self.score_samples(X, lengths)[1]
+
+    def decode(self, X: Any, lengths: Lengths = None, algorithm: str | None = None) -> tuple[float, States]:
+        """Find the states.
+        Parameters:
+        X, lengths
+        algorithm : {'viterbi', 'map'}, default=None
+            The most probable path, or the most probable state of each row; by default the estimator's `algorithm`.
+        Returns:
+        log_prob : float -- The log probability of the rows and these states.
+        state_sequence : ndarray of shape (n_samples,) -- The states.
+        """
+        engine, algorithm = self._fitted(), algorithm or self.algorithm
+        if algorithm not in ("viterbi", "map"):
+            raise ValueError(f"algorithm is {algorithm!r}; use 'viterbi' or 'map'")
+        sequences = self._sequences(X, lengths)
+        if algorithm == "viterbi":
+            scores, states = engine.viterbi(sequences)
+            return float(scores.sum()), states
+        _, posteriors = engine.forward_backward(sequences)
+        states = posteriors.argmax(axis=1)
+        if self.hmmlearn_compatible:
+            return float(posteriors.max(axis=1).sum()), states
+        return float(engine.score_paths(sequences, states.tolist()).sum()), states
+
+    def predict(self, X: Any, lengths: Lengths = None) -> States:
+        """Find the states by the estimator's `algorithm`.
+        Parameters: X, lengths
+        Returns: state_sequence : ndarray of shape (n_samples,) -- The states.
+        """
+        return self.decode(X, lengths)[1]
+
+    def sample(self, n_samples: int = 1, random_state: Any = None, currstate: int | None = None) -> tuple[Array, States]:
+        """Draw a sequence, from the same random numbers as hmmlearn.
+        Parameters:
+        n_samples : int, default=1 -- Its length.
+        random_state
+        currstate : int, default=None -- Its first state; by default drawn.
+        Returns:
+        X : ndarray of shape (n_samples, n_features) -- The rows.
+        state_sequence : ndarray of shape (n_samples,) -- Their states.
+        """
+        engine = self._fitted()
+        rng = check_random_state(self.random_state if random_state is None else random_state)
+        cumulated, state = engine.transmat.cumsum(axis=1), currstate
+        weights, means = engine.weights, engine.means
+        per_state = weights.shape[1]
+        roots = [_root(matrix) for matrix in matrices_of(engine.covariances, engine.model, *means.shape)]
+        states, x = np.empty(n_samples, dtype=np.int64), np.empty((n_samples, means.shape[1]))
+        for t in range(n_samples):
+            if state is None:
+                state = int((engine.startprob.cumsum() > rng.rand()).argmax())
+            elif t:
+                state = int((cumulated[state] > rng.rand()).argmax())
+            c = int(state) * per_state
+            if self._draws_components:
+                cdf = weights[state].cumsum()
+                c += int((cdf / cdf[-1]).searchsorted(rng.random_sample(), side="right"))
+            states[t], x[t] = state, means[c] + rng.standard_normal(means.shape[1]) @ roots[c]
+        return x, states
+
+    def get_stationary_distribution(self) -> Array:
+        """Compute the share of time that a long sequence spends in each state.
+        Returns: shares : ndarray of shape (n_components,) -- The shares.
+        """
+        return self._fitted().stationary_distribution()
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The mixture of a row of a long sequence, whose neighbours are not known."""
+        engine = self._fitted()
+        weights = (engine.stationary_distribution()[:, None] * engine.weights).ravel()
+        return Mixture(weights / weights.sum(), engine.means, engine.covariances, covariance_type=engine.model)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file, which the program's `gmm hmm` reads too.
+        Parameters: path : str or path-like -- The file.
+        """
+        self._fitted().write(os.fspath(path))
+
+    def _needs_init(self, code: str, name: str) -> bool:
+        if code not in self.init_params:
+            return not hasattr(self, name)
+        if hasattr(self, name):
+            _log.warning("Even though the %r attribute is set, it will be overwritten, because init_params contains %r", name, code)
+        return True
+
+    def _set_n_features(self, X: Array) -> None:
+        if getattr(self, "n_features", X.shape[1]) != X.shape[1]:
+            raise ValueError(f"X has {X.shape[1]} columns, but the model has {self.n_features} features")
+        self.n_features = X.shape[1]
+        _core.covariance_form(self.covariance_type)
+        n = sum(number for code, number in self._n_parameters().items() if code in self.params)
+        if X.size < n:
+            _log.warning(
+                "Fitting a model with %d free scalar parameters with only %d data points will result in a degenerate solution.", n, X.size
+            )
+
+    def fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+        Parameters:
+        X, lengths
+        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Returns: self : object -- The estimator.
+        """
+        sequences = self._sequences(X, lengths, sequence_weight)
+        complete = np.asarray(X, dtype=np.float64)
+        sizes = np.array([len(complete)] if lengths is None else lengths)
+        self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)
+        self._check()
+        self.monitor_._reset()
+        for _ in range(self.n_iter):
+            self.monitor_.report(self._step(sequences))
+            if self.monitor_.converged:
+                break
+        return self
+
+    def _n_parameters(self) -> dict[str, int]:
+        k, d = self.n_components, self.n_features
+        # Models that share a part of the covariances have fewer.
+        covariances = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}
+        return {"s": k - 1, "t": k * (k - 1), "m": k * d, "c": covariances[_core.covariance_form(self.covariance_type)]}
+
+    def _init_chain(self) -> None:
+        rng, share = check_random_state(self.random_state), np.full(self.n_components, 1 / self.n_components)
+        if self._needs_init("s", "startprob_"):
+            self.startprob_ = rng.dirichlet(share)
+        if self._needs_init("t", "transmat_"):
+            self.transmat_ = rng.dirichlet(share, size=self.n_components)
+
+    def aic(self, X: Any, lengths: Lengths = None) -> float:
+        """Compute Akaike's information criterion; the lower the better.
+        Parameters: X, lengths
+        Returns: aic : float -- The criterion.
+        """
+        return -2 * self.score(X, lengths) + 2 * self._fitted().n_parameters
+
+    def bic(self, X: Any, lengths: Lengths = None) -> float:
+        """Compute the Bayesian information criterion; the lower the better.
+        Parameters: X, lengths
+        Returns: bic : float -- The criterion.
+        """
+        return -2 * self.score(X, lengths) + self._fitted().n_parameters * float(np.log(len(X)))
+
+
+def _root(covariance: Array) -> Array:
+    """Return the factor by which NumPy multiplies standard normal numbers."""
+    _, values, vectors = np.linalg.svd(covariance)
+    root: Array = np.sqrt(values)[:, None] * vectors
+    return root
+
+
+def matrices_of(covariances: Array, model: str, n: int, d: int) -> Array:
+    """Return the covariances of n components as matrices."""
+    match _core.covariance_form(model):
+        case "full":
+            return covariances
+        case "tied":
+            return np.tile(covariances, (n, 1, 1))
+        case "diag":
+            return covariances[:, :, None] * np.eye(d)
+        case _:
+            return covariances[:, None, None] * np.eye(d)
+
+
+def of_all(whole: Array, form: str, n: int) -> Array:
+    """Return covariances of a form for n components, each that of all rows."""
+    d = len(whole)
+    # The mean over all entries, as in hmmlearn, unless it is not a variance.
+    mean = whole.mean() if whole.mean() > 0 else whole.trace() / d
+    one = {"spherical": mean, "diag": whole.diagonal(), "full": whole, "tied": whole}[form]
+    return np.array(one) if form == "tied" else np.tile(one, (n, *[1] * np.ndim(one))).reshape(shape_of(form, n, d))
+
+
+def covariance(X: Array, added: float) -> Array:
+    whole: Array = np.atleast_2d(np.cov(X.T)) + added * np.eye(X.shape[1])
+    return whole
+
+
+def kmeans(estimator: Any, X: Array, k: int) -> KMeans:
+    return KMeans(n_clusters=k, random_state=estimator.random_state, n_init=10).fit(X)
+
+
+class WithCovariances(HMM):
+    """`covars_`, which is read as matrices and set in the shape of the type."""
+
+    @property
+    def covars_(self) -> Array:
+        """The covariances of the states as matrices; they are set in the shape of their type."""
+        return matrices_of(self._covars_, self.covariance_type, self.n_components, np.asarray(self.means_).shape[1])
+
+    @covars_.setter
+    def covars_(self, covars: ArrayLike) -> None:
+        covars = np.array(covars, dtype=np.float64)
+        form = _core.covariance_form(self.covariance_type)
+        # Means that are not needed for a check may not be there yet.
+        d = covars.shape[-1] if form != "spherical" and covars.ndim else 1
+        if form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
+            covars = covars[:, 0].copy()
+        _core.HiddenMarkov(
+            np.full(self.n_components, 1 / self.n_components),
+            np.full((self.n_components, self.n_components), 1 / self.n_components),
+            np.full(self.n_components, 1 / self.n_components),
+            np.zeros((self.n_components, d)),
+            covars,
+            self.covariance_type,
+            False,
+        )
+        self._covars_ = covars
+
+    def _engine(self) -> _core.HiddenMarkov:
+        k = self.n_components
+        _core.covariance_form(self.covariance_type)
+        if not hasattr(self, "_covars_"):
+            raise ValueError("covars_ is not set; set it, or fit the model")
+        engine = _core.HiddenMarkov(
+            np.asarray(self.startprob_, dtype=np.float64),
+            np.asarray(self.transmat_, dtype=np.float64),
+            np.full(k, 1 / k),
+            np.asarray(self.means_, dtype=np.float64),
+            self._covars_,
+            self.covariance_type,
+            False,
+        )
+        self.n_features = engine.means.shape[1]
+        return engine

@@ -1,0 +1,474 @@
+"""Hidden Markov models of Gaussians and mixtures, with hmmlearn's interface.
+
+`GaussianHMM`, `GMMHMM` and `VariationalGaussianHMM` take hmmlearn's parameters and have its methods and attributes;
+`gaussmix.patch_hmmlearn` puts them in the place of hmmlearn's. docs/hmm.md names the differences.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from . import _core
+from ._documentation import documented
+from ._hmm import HMM, Array, ConvergenceMonitor, Lengths, WithCovariances, covariance, kmeans, of_all
+from ._start import shape_of
+
+__all__ = ["GMMHMM", "BayesianGaussianHMM", "ConvergenceMonitor", "GaussianHMM", "VariationalGaussianHMM", "load", "select"]
+
+
+@documented
+class GaussianHMM(WithCovariances):
+    """A hidden Markov model whose states emit from Gaussians.
+    Parameters:
+    n_components : int, default=1 -- The number of states.
+    covariance_type : str, default='diag' -- 'spherical', 'diag', 'full' or 'tied', or one of mclust's 14, such as 'VEV'.
+    min_covar : float, default=1e-3 -- Added to the variances of the start.
+    startprob_prior, transmat_prior : float or array-like, default=1.0
+        The parameters of Dirichlet distributions, of which the M-step adds the excess over 1 to counts.
+    means_prior, means_weight : float or array-like, default=0 -- Prior means, and the number of rows that each stands for.
+    covars_prior, covars_weight : float or array-like
+        The prior of the covariances: a sum of squares added to those of the rows (on the diagonal, if it is a number), and
+        one more (`n_features` more for 'full' and 'tied') than the number of rows added to theirs.
+    algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
+    random_state
+    n_iter : int, default=10 -- The largest number of iterations.
+    tol : float, default=1e-2 -- A fit ends when the total log-likelihood gains less.
+    verbose : bool, default=False -- Whether each iteration is printed.
+    params, init_params : str, default='stmc'
+        What a fit updates, and what it starts anew: 's' startprob, 't' transmat, 'm' means, 'c' covars.
+    implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
+    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
+    Attributes:
+    startprob_ : ndarray of shape (n_components,) -- The probability of each state at the start.
+    transmat_ : ndarray of shape (n_components, n_components) -- The probability of each state after each.
+    means_ : ndarray of shape (n_components, n_features) -- The means.
+    covars_ : ndarray of shape (n_components, n_features, n_features) -- The covariances.
+    monitor_ : ConvergenceMonitor -- The course of the fit.
+    Examples:
+    >>> import numpy as np
+    >>> from gaussmix.hmm import GaussianHMM
+    >>> x = np.concatenate([np.zeros(50), np.ones(50), np.zeros(50)])[:, None] + 0.1 * np.sin(np.arange(150))[:, None]
+    >>> states = GaussianHMM(2, random_state=0).fit(x).predict(x)
+    >>> bool(states[0] == states[149] != states[70])
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance_type: str = "diag",
+        min_covar: float = 1e-3,
+        startprob_prior: ArrayLike = 1.0,
+        transmat_prior: ArrayLike = 1.0,
+        means_prior: ArrayLike = 0,
+        means_weight: ArrayLike = 0,
+        covars_prior: ArrayLike = 1e-2,
+        covars_weight: ArrayLike = 1,
+        algorithm: str = "viterbi",
+        random_state: Any = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "stmc",
+        init_params: str = "stmc",
+        implementation: str = "log",
+        missing: bool = False,
+        hmmlearn_compatible: bool = False,
+    ) -> None:
+        self.n_components, self.covariance_type, self.min_covar = n_components, covariance_type, min_covar
+        self.startprob_prior, self.transmat_prior = startprob_prior, transmat_prior
+        self.means_prior, self.means_weight = means_prior, means_weight
+        self.covars_prior, self.covars_weight = covars_prior, covars_weight
+        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
+        self.params, self.init_params, self.implementation = params, init_params, implementation
+        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
+        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+
+    def _init(self, X: Array, lengths: Any = None) -> None:
+        self._set_n_features(X)
+        self._init_chain()
+        if self._needs_init("m", "means_"):
+            self.means_ = kmeans(self, X, self.n_components).cluster_centers_
+        if self._needs_init("c", "_covars_"):
+            form = _core.covariance_form(self.covariance_type)
+            self._covars_ = of_all(covariance(X, self.min_covar), form, self.n_components)
+
+    def _priors(self) -> dict[str, Any]:
+        k, d, form = self.n_components, self.n_features, _core.covariance_form(self.covariance_type)
+        prior, weight = np.asarray(self.covars_prior, dtype=np.float64), np.asarray(self.covars_weight, dtype=np.float64)
+        if form in ("full", "tied"):
+            if prior.ndim < 2 and not self.hmmlearn_compatible:
+                prior = prior[..., None, None] * np.eye(d)
+            scatter = np.broadcast_to(prior, (d, d) if form == "tied" else (k, d, d))
+        else:
+            scatter = np.broadcast_to(prior if prior.ndim != 1 or len(prior) != k else prior[:, None], (k, d))
+            scatter = scatter if form == "diag" else scatter.sum(axis=1)
+        return {
+            "start": np.broadcast_to(np.asarray(self.startprob_prior) - 1.0, k),
+            "transitions": np.broadcast_to(np.asarray(self.transmat_prior) - 1.0, (k, k)),
+            "weights": np.zeros((k, 1)),
+            "means": np.broadcast_to(np.asarray(self.means_prior, dtype=np.float64), (k, d)),
+            "means_weight": np.broadcast_to(np.asarray(self.means_weight, dtype=np.float64), k),
+            "scatter": scatter,
+            "divisor": np.broadcast_to(np.maximum(weight - (d if form in ("full", "tied") else 1), 0), k),
+            "around_last_means": False,
+        }
+
+    def _step(self, sequences: _core.Sequences) -> float:
+        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
+        self.startprob_, self.transmat_, self.means_, self._covars_ = engine.startprob, engine.transmat, engine.means, engine.covariances
+        return log_prob
+
+
+@documented
+class GMMHMM(HMM):
+    """A hidden Markov model whose states emit from mixtures of Gaussians.
+    Parameters:
+    n_components : int, default=1 -- The number of states.
+    n_mix : int, default=1 -- The number of components of each.
+    min_covar : float, default=1e-3 -- Added to the variances of the start.
+    startprob_prior, transmat_prior, weights_prior : float or array-like, default=1.0
+        The parameters of Dirichlet distributions, of which the M-step adds the excess over 1 to counts.
+    means_prior, means_weight : float or array-like, default=0.0 -- Prior means, and the number of rows that each stands for.
+    covars_prior, covars_weight : float or array-like, default=None
+        The parameters of inverse gamma ('spherical', 'diag') or inverse Wishart distributions, as in hmmlearn; by default
+        maximum likelihood.
+    algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
+    covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag'
+        The type of the covariances; 'tied' ones are equal within a state.
+    random_state
+    n_iter : int, default=10 -- The largest number of iterations.
+    tol : float, default=1e-2 -- A fit ends when the total log-likelihood gains less.
+    verbose : bool, default=False -- Whether each iteration is printed.
+    params, init_params : str, default='stmcw'
+        What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
+    implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
+    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
+    Attributes:
+    startprob_, transmat_, monitor_ : object -- As of `GaussianHMM`.
+    weights_ : ndarray of shape (n_components, n_mix) -- The weights within the states.
+    means_ : ndarray of shape (n_components, n_mix, n_features) -- The means.
+    covars_ : ndarray -- The covariances (n_components, n_mix[, n_features[, n_features]]); 'tied' without n_mix.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        n_mix: int = 1,
+        min_covar: float = 1e-3,
+        startprob_prior: ArrayLike = 1.0,
+        transmat_prior: ArrayLike = 1.0,
+        weights_prior: ArrayLike = 1.0,
+        means_prior: ArrayLike = 0.0,
+        means_weight: ArrayLike = 0.0,
+        covars_prior: ArrayLike | None = None,
+        covars_weight: ArrayLike | None = None,
+        algorithm: str = "viterbi",
+        covariance_type: str = "diag",
+        random_state: Any = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "stmcw",
+        init_params: str = "stmcw",
+        implementation: str = "log",
+        missing: bool = False,
+        hmmlearn_compatible: bool = False,
+    ) -> None:
+        self.n_components, self.n_mix, self.covariance_type, self.min_covar = n_components, n_mix, covariance_type, min_covar
+        self.startprob_prior, self.transmat_prior, self.weights_prior = startprob_prior, transmat_prior, weights_prior
+        self.means_prior, self.means_weight = means_prior, means_weight
+        self.covars_prior, self.covars_weight = covars_prior, covars_weight
+        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
+        self.params, self.init_params, self.implementation = params, init_params, implementation
+        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
+        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+
+    _draws_components = True
+
+    def _form(self) -> str:
+        """Return the type of the engine's mixture."""
+        if self.covariance_type not in ("diag", "spherical", "full", "tied"):
+            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'diag', 'spherical', 'full' or 'tied'")
+        return "full" if self.covariance_type == "tied" else self.covariance_type
+
+    def _engine(self) -> _core.HiddenMarkov:
+        k, m, form = self.n_components, self.n_mix, self._form()
+        means, covars, weights = (np.asarray(v, dtype=np.float64) for v in (self.means_, self.covars_, self.weights_))
+        if means.ndim != 3 or means.shape[:2] != (k, m):
+            raise ValueError(f"means_ has the shape {means.shape}; expected ({k}, {m}, n_features)")
+        self.n_features = d = means.shape[2]
+        tied = self.covariance_type == "tied"
+        expected = (k, d, d) if tied else (k, m, *shape_of(form, k, d)[1:])
+        if covars.shape != expected:
+            raise ValueError(f"covars_ has the shape {covars.shape}; expected {expected}")
+        if weights.shape != (k, m) or not np.allclose(weights.sum(axis=1), 1):
+            raise ValueError(f"weights_ must have the shape ({k}, {m}), and each row must sum to 1")
+        covars = np.repeat(covars, m, axis=0) if tied else covars.reshape(shape_of(form, k * m, d))
+        return _core.HiddenMarkov(
+            np.asarray(self.startprob_, dtype=np.float64),
+            np.asarray(self.transmat_, dtype=np.float64),
+            (weights / weights.sum(axis=1, keepdims=True)).ravel() / k,
+            means.reshape(k * m, d),
+            covars,
+            form,
+            tied,
+        )
+
+    def _n_parameters(self) -> dict[str, int]:
+        k, m, d = self.n_components, self.n_mix, self.n_features
+        covariances = {"spherical": k * m, "diag": k * m * d, "tied": k * d * (d + 1) // 2, "full": k * m * d * (d + 1) // 2}
+        self._form()
+        return {"s": k - 1, "t": k * (k - 1), "m": k * m * d, "c": covariances[self.covariance_type], "w": k * (m - 1)}
+
+    def _init(self, X: Array, lengths: Any = None) -> None:
+        k, m, form = self.n_components, self.n_mix, self._form()
+        self._set_n_features(X)
+        self._init_chain()
+        whole = covariance(X, self.min_covar)
+        needs_means = self._needs_init("m", "means_")
+        if needs_means:
+            found = kmeans(self, X, k)
+            means = []
+            for label in range(k):
+                own = X[found.labels_ == label]
+                if len(own) >= m:
+                    means.append(kmeans(self, own, m).cluster_centers_)
+                else:
+                    # Too few rows for as many components.
+                    centre = found.cluster_centers_.mean(axis=0)
+                    means.append(check_random_state(self.random_state).multivariate_normal(centre, cov=whole, size=m))
+            self.means_ = np.stack(means)
+        if self._needs_init("w", "weights_"):
+            self.weights_ = np.full((k, m), 1 / m)
+        if self._needs_init("c", "covars_"):
+            if self.covariance_type == "tied":
+                self.covars_ = np.tile(whole, (k, 1, 1))
+            else:
+                covars = of_all(whole, form, k * m)
+                self.covars_ = covars.reshape(k, m, *covars.shape[1:])
+
+    def _priors(self) -> dict[str, Any]:
+        k, m, d, form = self.n_components, self.n_mix, self.n_features, self._form()
+        tied, prior, weight = self.covariance_type == "tied", self.covars_prior, self.covars_weight
+        if form == "full":
+            default = -(m + d + 1.0) if tied else -(d + 2.0)
+            scatter = np.asarray(0.0 if prior is None else prior, dtype=np.float64)
+            if scatter.ndim < 2 and not self.hmmlearn_compatible:
+                scatter = scatter[..., None, None] * np.eye(d)
+            scatter = np.broadcast_to(np.swapaxes(scatter, -1, -2), (k, d, d) if tied else (k, m, d, d))
+            degrees = np.asarray(default if weight is None else weight, dtype=np.float64)
+            divisor = degrees + d + 1 + (m if tied else 1)
+            divisor = np.broadcast_to(divisor[..., None] if tied and divisor.ndim == 1 else divisor, (k, m))
+            scatter = np.repeat(scatter, m, axis=0) if tied else scatter.reshape(k * m, d, d)
+        else:
+            default = -1.5 if form == "diag" else (-(m + 2.0) / 2.0 if self.hmmlearn_compatible else -(d + 2.0) / 2.0)
+            alphas = np.asarray(default if prior is None else prior, dtype=np.float64)
+            betas = np.asarray(0.0 if weight is None else weight, dtype=np.float64)
+            if form == "diag":
+                alphas, betas = np.broadcast_to(alphas, (k, m, d)), np.broadcast_to(betas, (k, m, d))
+                if np.ptp(alphas, axis=2).max() > 0:
+                    raise ValueError("covars_prior differs between features; give one value for each component")
+                divisor, scatter = 1 + 2 * (alphas[:, :, 0] + 1), 2 * betas.reshape(k * m, d)
+            else:
+                divisor = np.broadcast_to(1 + 2 * (alphas + 1) / d, (k, m))
+                scatter = 2 * np.broadcast_to(betas, (k, m)).ravel()
+        return {
+            "start": np.broadcast_to(np.asarray(self.startprob_prior) - 1.0, k),
+            "transitions": np.broadcast_to(np.asarray(self.transmat_prior) - 1.0, (k, k)),
+            "weights": np.broadcast_to(np.asarray(self.weights_prior) - 1.0, (k, m)),
+            "means": np.broadcast_to(np.asarray(self.means_prior, dtype=np.float64), (k, m, d)).reshape(k * m, d),
+            "means_weight": np.broadcast_to(np.asarray(self.means_weight, dtype=np.float64), (k, m)).ravel(),
+            "scatter": scatter,
+            "divisor": divisor.ravel(),
+            "around_last_means": self.hmmlearn_compatible,
+        }
+
+    def _step(self, sequences: _core.Sequences) -> float:
+        k, m, d = self.n_components, self.n_mix, self.n_features
+        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
+        self.startprob_, self.transmat_, self.weights_ = engine.startprob, engine.transmat, engine.weights
+        self.means_, covars = engine.means.reshape(k, m, d), engine.covariances
+        self.covars_ = covars[::m].copy() if self.covariance_type == "tied" else covars.reshape(k, m, *covars.shape[1:])
+        return log_prob
+
+
+@documented
+class VariationalGaussianHMM(WithCovariances):
+    """A hidden Markov model of Gaussians whose parameters have a posterior distribution, by variational inference.
+    Parameters:
+    n_components : int, default=1 -- The number of states.
+    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full' -- The type of the covariances.
+    startprob_prior, transmat_prior : float or array-like, default=None
+        The parameters of Dirichlet distributions, by default 1 / n_components.
+    means_prior : array-like of shape (n_components, n_features), default=None -- By default the mean of all rows.
+    beta_prior : array-like of shape (n_components,), default=None -- The rows that each stands for, by default 1.
+    dof_prior : array-like of shape (n_components,), default=None
+        The degrees of freedom of the Wishart distributions, by default n_features; one number for 'tied'.
+    scale_prior : array-like, default=None -- Their inverse scale matrices in the shape of the type, by default 0.001.
+    algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
+    random_state
+    n_iter : int, default=100 -- The largest number of iterations.
+    tol : float, default=1e-6 -- A fit ends when the lower bound gains less.
+    verbose : bool, default=False -- Whether each iteration is printed.
+    params, init_params : str, default='stmc' -- As for `GaussianHMM`.
+    implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
+    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
+    Attributes:
+    startprob_, transmat_, means_, covars_, monitor_ : object -- As of `GaussianHMM`: posterior means.
+    startprob_posterior_, transmat_posterior_ : ndarray -- The parameters of Dirichlet distributions.
+    means_posterior_, beta_posterior_, dof_posterior_, scale_posterior_ : ndarray -- Those of the states.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance_type: str = "full",
+        startprob_prior: ArrayLike | None = None,
+        transmat_prior: ArrayLike | None = None,
+        means_prior: ArrayLike | None = None,
+        beta_prior: ArrayLike | None = None,
+        dof_prior: ArrayLike | None = None,
+        scale_prior: ArrayLike | None = None,
+        algorithm: str = "viterbi",
+        random_state: Any = None,
+        n_iter: int = 100,
+        tol: float = 1e-6,
+        verbose: bool = False,
+        params: str = "stmc",
+        init_params: str = "stmc",
+        implementation: str = "log",
+        missing: bool = False,
+        hmmlearn_compatible: bool = False,
+    ) -> None:
+        self.n_components, self.covariance_type = n_components, covariance_type
+        self.startprob_prior, self.transmat_prior = startprob_prior, transmat_prior
+        self.means_prior, self.beta_prior, self.dof_prior, self.scale_prior = means_prior, beta_prior, dof_prior, scale_prior
+        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
+        self.params, self.init_params, self.implementation = params, init_params, implementation
+        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
+        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+
+    @property
+    def means_(self) -> Array:
+        """The posterior means of the means."""
+        return np.asarray(self.means_posterior_, dtype=np.float64)
+
+    def _needs(self, code: str, *names: str) -> bool:
+        return any(self._needs_init(code, f"{name}_{kind}_") for name in names for kind in ("prior", "posterior"))
+
+    def _init(self, X: Array, lengths: Any) -> None:
+        if self.covariance_type not in ("full", "tied", "diag", "spherical"):
+            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'full', 'tied', 'diag' or 'spherical'")
+        k, tied = self.n_components, self.covariance_type == "tied"
+        self._set_n_features(X)
+        d, rng, share = X.shape[1], check_random_state(self.random_state), np.full(k, 1 / k)
+        if self._needs("s", "startprob"):
+            self.startprob_prior_ = np.full(k, _given(self.startprob_prior, 1 / k))
+            self.startprob_posterior_ = rng.dirichlet(share) * len(lengths)
+        if self._needs("t", "transmat"):
+            self.transmat_prior_ = np.full((k, k), _given(self.transmat_prior, 1 / k))
+            self.transmat_posterior_ = rng.dirichlet(share, size=k) * (sum(lengths) / k)
+        found = kmeans(self, X, k)
+        counts = np.bincount(found.labels_, minlength=k)
+        if self._needs("m", "means", "beta"):
+            self.means_prior_ = _given(self.means_prior, np.tile(X.mean(axis=0), (k, 1)))
+            self.means_posterior_ = found.cluster_centers_.copy()
+            self.beta_prior_, self.beta_posterior_ = _given(self.beta_prior, np.ones(k)), counts.astype(np.float64)
+        if self._needs("c", "dof", "scale"):
+            self.dof_prior_ = _given(self.dof_prior, d if tied else np.full(k, d))
+            self.dof_posterior_ = counts.sum() if tied else counts
+            self._covars_ = of_all(covariance(X, 1e-3), self.covariance_type, k)
+            matrices = self.covariance_type in ("full", "tied")
+            small = of_all(np.eye(d), self.covariance_type, k) if matrices else np.ones(shape_of(self.covariance_type, k, d))
+            self.scale_prior_ = _given(self.scale_prior, 1e-3 * small)
+            self.scale_posterior_ = (self._covars_.T * self.dof_posterior_).T
+
+    def _check(self) -> None:
+        self._posterior()
+
+    def _posterior(self) -> _core.VariationalHiddenMarkov:
+        k, tied = self.n_components, self.covariance_type == "tied"
+        if self.covariance_type not in ("full", "tied", "diag", "spherical"):
+            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'full', 'tied', 'diag' or 'spherical'")
+        parts = {"start": "startprob", "transitions": "transmat", "means": "means", "beta": "beta", "dof": "dof", "scale": "scale"}
+
+        def of(kind: str) -> dict[str, Array]:
+            numbers = {part: np.asarray(getattr(self, f"{name}_{kind}_"), dtype=np.float64) for part, name in parts.items()}
+            if tied and numbers["dof"].ndim:
+                raise ValueError(f"dof_{kind}_ must be a number for 'tied' covariances")
+            return {**numbers, "dof": np.full(k, numbers["dof"])} if tied else numbers
+
+        prior, posterior = of("prior"), of("posterior")
+        for numbers in (prior, posterior):
+            if numbers["means"].shape != (k, self.n_features):
+                raise ValueError(f"the means have the shape {numbers['means'].shape}; expected ({k}, {self.n_features})")
+        return _core.VariationalHiddenMarkov(prior, posterior, self.covariance_type)
+
+    def _step(self, sequences: _core.Sequences) -> float:
+        found, bound = self._posterior().step(sequences, self.params)
+        new = found.posterior
+        self.startprob_posterior_, self.transmat_posterior_ = new["start"], new["transitions"]
+        self.means_posterior_, self.beta_posterior_, self.scale_posterior_ = new["means"], new["beta"], new["scale"]
+        self.dof_posterior_ = float(new["dof"][0]) if self.covariance_type == "tied" else new["dof"]
+        model = found.model()
+        self.startprob_, self.transmat_, self._covars_ = model.startprob, model.transmat, model.covariances
+        return bound
+
+
+def _given(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+#: The same by the name of this package's class of mixtures.
+BayesianGaussianHMM = VariationalGaussianHMM
+
+
+@documented
+def select(
+    estimator: Any, X: Any, lengths: Lengths = None, n_components: Iterable[int] = range(1, 11), criterion: str = "bic"
+) -> tuple[Any, dict[int, float]]:
+    """Choose the number of states.
+    Parameters:
+    estimator : GaussianHMM or GMMHMM -- Fitted with each number.
+    X, lengths
+    n_components : iterable of int, default=range(1, 11) -- The numbers to try.
+    criterion : {'bic', 'aic'}, default='bic' -- The criterion.
+    Returns:
+    best : GaussianHMM or GMMHMM -- The fit with the least criterion.
+    values : dict -- The criterion of each number.
+    """
+    fits = {k: clone(estimator).set_params(n_components=k).fit(X, lengths) for k in n_components}
+    values = {k: getattr(fit, criterion)(X, lengths) for k, fit in fits.items()}
+    return fits[min(values, key=values.__getitem__)], values
+
+
+@documented
+def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
+    """Read a model that `save` or the program's `gmm hmm fit` wrote.
+    Parameters: path : str or path-like -- The file.
+    Returns: model : GaussianHMM or GMMHMM -- The model, ready to score and decode.
+    """
+    engine, _ = _core.HiddenMarkov.read(os.fspath(path))
+    k, m = engine.weights.shape
+    model: GaussianHMM | GMMHMM
+    if m == 1 and not engine.tied_within_states:
+        model = GaussianHMM(k, engine.model)
+        model.means_, model._covars_ = engine.means, engine.covariances
+    else:
+        tied = engine.tied_within_states
+        model = GMMHMM(k, m, covariance_type="tied" if tied else engine.model)
+        model.weights_, model.means_ = engine.weights, engine.means.reshape(k, m, -1)
+        model.covars_ = engine.covariances[::m].copy() if tied else engine.covariances.reshape(k, m, *engine.covariances.shape[1:])
+    model.startprob_, model.transmat_ = engine.startprob, engine.transmat
+    return model

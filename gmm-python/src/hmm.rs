@@ -1,0 +1,311 @@
+//! Hidden Markov models.
+use crate::arrays::{self, Matrix, numbers};
+use crate::errors::{file_exception, hmm_exception};
+use crate::threads::interruptible;
+use gaussmix::data::{Element, Samples, View};
+use gaussmix::hmm::{self, Frozen, Hyperparameters, Options, Priors};
+use gaussmix::io::{self, Output};
+use gaussmix::model::Covariances;
+use ndarray::ArrayView2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+
+type Pair<'py, A, B> = (Bound<'py, A>, Bound<'py, B>);
+
+/// A copy of rows, divided into sequences.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct Sequences(hmm::Sequences<'static>);
+
+#[pymethods]
+impl Sequences {
+    #[new]
+    #[pyo3(signature = (x, lengths, weights=None, missing=false))]
+    fn new(
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        lengths: Vec<usize>,
+        weights: Option<Vec<f64>>,
+        missing: bool,
+    ) -> PyResult<Self> {
+        let matrix = Matrix::new(x)?;
+        let view = matrix.view();
+        let n = match &view {
+            View::F32(x) => x.len(),
+            View::F64(x) => x.len(),
+        };
+        let sequences = interruptible(py, n, || {
+            let samples = match view {
+                View::F32(x) => copied(x, missing)?,
+                View::F64(x) => copied(x, missing)?,
+            };
+            let sequences = hmm::Sequences::new(samples, &lengths)?;
+            match weights {
+                Some(weights) => sequences.with_weights(weights),
+                None => Ok(sequences),
+            }
+        })?;
+        sequences.map(Self).map_err(hmm_exception)
+    }
+}
+
+fn copied<T: Element + Clone + 'static>(x: ArrayView2<'_, T>, missing: bool) -> gaussmix::Result<Samples<'static>> {
+    let shape = [x.nrows(), x.ncols()];
+    gaussmix::memory::check("a copy of the samples", &shape, size_of::<T>(), "take fewer sequences at a time")?;
+    T::shared_samples(x.as_standard_layout().into_owned().into_shared(), missing)
+}
+
+impl Sequences {
+    fn compute<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&hmm::Sequences<'static>) -> hmm::Result<T> + Send,
+    ) -> PyResult<T> {
+        let samples = self.0.samples();
+        let n = samples.n_samples().saturating_mul(samples.n_features());
+        interruptible(py, n, || work(&self.0))?.map_err(hmm_exception)
+    }
+}
+
+/// Returns the parameters whose letters, as of hmmlearn's `params`, are missing.
+fn frozen(params: &str) -> Frozen {
+    let not = |letter| !params.contains(letter);
+    Frozen { start: not('s'), transitions: not('t'), means: not('m'), covariances: not('c'), weights: not('w') }
+}
+
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct HiddenMarkov(hmm::HiddenMarkov);
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PriorNumbers {
+    start: Py<PyAny>,
+    transitions: Py<PyAny>,
+    weights: Py<PyAny>,
+    means: Py<PyAny>,
+    means_weight: Py<PyAny>,
+    scatter: Py<PyAny>,
+    divisor: Py<PyAny>,
+    around_last_means: bool,
+}
+
+#[pymethods]
+impl HiddenMarkov {
+    /// Builds a model; the weights are those of all components.
+    #[new]
+    fn new(
+        startprob: &Bound<'_, PyAny>,
+        transmat: &Bound<'_, PyAny>,
+        weights: &Bound<'_, PyAny>,
+        means: &Bound<'_, PyAny>,
+        covariances: &Bound<'_, PyAny>,
+        model: &str,
+        tied_within_states: bool,
+    ) -> PyResult<Self> {
+        let model = arrays::covariance_model(model)?;
+        let emissions = arrays::mixture(numbers(weights)?, numbers(means)?, numbers(covariances)?, Some(model))?;
+        let startprob = arrays::vector("startprob_", startprob)?;
+        let hmm = hmm::HiddenMarkov::new(startprob, arrays::matrix("transmat_", transmat)?, emissions);
+        let hmm = hmm.and_then(|hmm| if tied_within_states { hmm.tied_within_states() } else { Ok(hmm) });
+        hmm.map(Self).map_err(hmm_exception)
+    }
+
+    #[getter]
+    fn startprob<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.startprob().to_pyarray(py)
+    }
+
+    #[getter]
+    fn transmat<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.transmat().to_pyarray(py)
+    }
+
+    /// The weights within the states.
+    #[getter]
+    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.weights().into_pyarray(py)
+    }
+
+    #[getter]
+    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
+        self.0.emissions().means().to_pyarray(py)
+    }
+
+    #[getter]
+    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        arrays::covariances_to_numpy(py, self.0.emissions().covariances())
+    }
+
+    #[getter]
+    fn model(&self) -> &'static str {
+        self.0.emissions().covariance_model().name()
+    }
+
+    #[getter]
+    fn tied_within_states(&self) -> bool {
+        self.0.is_tied_within_states()
+    }
+
+    #[getter]
+    fn n_parameters(&self) -> usize {
+        self.0.n_parameters()
+    }
+
+    fn stationary_distribution<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.stationary_distribution().into_pyarray(py)
+    }
+
+    /// Returns log p of each sequence.
+    fn score<'py>(&self, py: Python<'py>, sequences: &Sequences) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(sequences.compute(py, |sequences| self.0.score(sequences))?.into_pyarray(py))
+    }
+
+    fn forward_backward<'py>(
+        &self,
+        py: Python<'py>,
+        sequences: &Sequences,
+    ) -> PyResult<Pair<'py, PyArray1<f64>, PyArray2<f64>>> {
+        let (scores, posteriors) = sequences.compute(py, |sequences| self.0.forward_backward(sequences))?;
+        Ok((scores.into_pyarray(py), posteriors.into_pyarray(py)))
+    }
+
+    fn viterbi<'py>(
+        &self,
+        py: Python<'py>,
+        sequences: &Sequences,
+    ) -> PyResult<Pair<'py, PyArray1<f64>, PyArray1<i64>>> {
+        let (scores, states) = sequences.compute(py, |sequences| self.0.viterbi(sequences))?;
+        let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
+        Ok((scores.into_pyarray(py), states.into_pyarray(py)))
+    }
+
+    /// Returns log p of each sequence with these states.
+    fn score_paths<'py>(
+        &self,
+        py: Python<'py>,
+        sequences: &Sequences,
+        states: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(sequences.compute(py, |sequences| self.0.score_paths(sequences, &states))?.into_pyarray(py))
+    }
+
+    /// Computes an iteration of a fit of `params`, and returns the new model and the log-likelihood of this one.
+    fn step(
+        &self,
+        py: Python<'_>,
+        sequences: &Sequences,
+        params: &str,
+        priors: PriorNumbers,
+        reg_covar: f64,
+    ) -> PyResult<(Self, f64)> {
+        let (n, d) = self.0.emissions().means().dim();
+        let form = self.0.emissions().covariance_type();
+        let priors = Priors {
+            start: arrays::vector("startprob_prior", priors.start.bind(py))?,
+            transitions: arrays::matrix("transmat_prior", priors.transitions.bind(py))?,
+            weights: arrays::matrix("weights_prior", priors.weights.bind(py))?,
+            means: arrays::matrix("means_prior", priors.means.bind(py))?,
+            means_weight: arrays::vector("means_weight", priors.means_weight.bind(py))?,
+            scatter: arrays::covariances(form, n, d, numbers(priors.scatter.bind(py))?)?,
+            divisor: arrays::vector("covars_weight", priors.divisor.bind(py))?,
+            around_last_means: priors.around_last_means,
+        };
+        let options = Options { frozen: frozen(params), priors: Some(priors), reg_covar, ..Options::default() };
+        let (model, log_likelihood) = sequences.compute(py, |sequences| options.step(&self.0, sequences))?;
+        Ok((Self(model), log_likelihood))
+    }
+
+    #[pyo3(signature = (n_samples, seed, start=None))]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        n_samples: usize,
+        seed: u64,
+        start: Option<usize>,
+    ) -> PyResult<Pair<'py, PyArray2<f64>, PyArray1<i64>>> {
+        let drawn = interruptible(py, n_samples, || self.0.sample(n_samples, seed, start))?;
+        let (x, states) = drawn.map_err(hmm_exception)?;
+        let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
+        Ok((x.into_pyarray(py), states.into_pyarray(py)))
+    }
+
+    /// Reads a model of a JSON file, and the names of its features.
+    #[staticmethod]
+    fn read(path: PathBuf) -> PyResult<(Self, Option<Vec<String>>)> {
+        let (model, names) = io::read_hidden_markov(path).map_err(file_exception)?;
+        Ok((Self(model), names))
+    }
+
+    #[pyo3(signature = (path, feature_names=None))]
+    fn write(&self, path: PathBuf, feature_names: Option<Vec<String>>) -> PyResult<()> {
+        let output = Output::create(path).map_err(file_exception)?;
+        io::write_hidden_markov(&output, &self.0, feature_names.as_deref()).map_err(file_exception)
+    }
+}
+
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct VariationalHiddenMarkov(hmm::VariationalHiddenMarkov);
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Numbers {
+    start: Py<PyAny>,
+    transitions: Py<PyAny>,
+    means: Py<PyAny>,
+    beta: Py<PyAny>,
+    dof: Py<PyAny>,
+    scale: Py<PyAny>,
+}
+
+impl Numbers {
+    fn hyperparameters(&self, py: Python<'_>, covariance_type: &str) -> PyResult<Hyperparameters> {
+        let means = arrays::matrix("the means", self.means.bind(py))?;
+        let (k, d) = means.dim();
+        let form = arrays::covariance_type(covariance_type)?;
+        Ok(Hyperparameters {
+            start: arrays::vector("the parameters of startprob_", self.start.bind(py))?,
+            transitions: arrays::matrix("the parameters of transmat_", self.transitions.bind(py))?,
+            beta: arrays::vector("beta", self.beta.bind(py))?,
+            dof: arrays::vector("dof", self.dof.bind(py))?,
+            scale: arrays::covariances(form, k, d, numbers(self.scale.bind(py))?)?,
+            means,
+        })
+    }
+}
+
+#[pymethods]
+impl VariationalHiddenMarkov {
+    #[new]
+    fn new(py: Python<'_>, prior: Numbers, posterior: Numbers, covariance_type: &str) -> PyResult<Self> {
+        let of = |numbers: Numbers| numbers.hyperparameters(py, covariance_type);
+        hmm::VariationalHiddenMarkov::new(of(prior)?, of(posterior)?).map(Self).map_err(hmm_exception)
+    }
+
+    /// The parameters of the posterior.
+    #[getter]
+    fn posterior<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Hyperparameters { start, transitions, means, beta, dof, scale } = self.0.posterior();
+        let found = PyDict::new(py);
+        for (name, vector) in [("start", start), ("beta", beta), ("dof", dof)] {
+            found.set_item(name, vector.to_pyarray(py))?;
+        }
+        found.set_item("transitions", transitions.to_pyarray(py))?;
+        found.set_item("means", means.to_pyarray(py))?;
+        let scale: &Covariances = scale;
+        found.set_item("scale", arrays::covariances_to_numpy(py, scale))?;
+        Ok(found)
+    }
+
+    /// Returns the model of the posterior means.
+    fn model(&self) -> PyResult<HiddenMarkov> {
+        self.0.model().map(HiddenMarkov).map_err(hmm_exception)
+    }
+
+    /// Computes an iteration, and returns the new posterior and the lower bound of this one.
+    fn step(&self, py: Python<'_>, sequences: &Sequences, params: &str) -> PyResult<(Self, f64)> {
+        let frozen = frozen(params);
+        let (next, bound) = sequences.compute(py, |sequences| self.0.step(sequences, frozen))?;
+        Ok((Self(next), bound))
+    }
+}

@@ -5,12 +5,13 @@ use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
+use crate::noise;
 use crate::remote::Remote;
 use crate::standard::Standardization;
 use crate::statistics::Statistics;
 use crate::threads::{compute, interruptible};
 use gaussmix::Reproducible;
-use gaussmix::data::{Element as _, Samples, View};
+use gaussmix::data::{Element as _, Noise, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, Variational, me};
@@ -33,6 +34,8 @@ pub struct Data {
     evaluator: Mutex<Box<dyn Evaluator>>,
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
+    #[allow(dead_code)] // Likewise.
+    of_noise: Vec<Py<PyAny>>,
     /// Held as long as these samples are.
     #[allow(dead_code)]
     same: Option<Reproducible>,
@@ -95,13 +98,17 @@ impl Data {
         samples: Samples<'static>,
         weights: Option<Array1<f64>>,
         labels: Option<Labels>,
+        noise: Option<Noise<'static>>,
         options: &LoadOptions,
     ) -> gaussmix::Result<Loaded> {
-        let samples = match weights {
+        let mut samples = match weights {
             Some(weights) => samples.with_shared_weights(weights.into_shared())?,
             None => samples,
         };
-        let shape = (samples.n_samples(), samples.n_features());
+        if let Some(noise) = noise {
+            samples = samples.with_noise(noise)?;
+        }
+        let shape = (samples.n_samples(), samples.n_true_values());
         let load = |samples| gaussmix::device::load(device, samples, options);
         let evaluator = match labels {
             Some(labels) => Box::new(LabelledEvaluator::new(samples, labels, load)?),
@@ -177,7 +184,7 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, reproducible=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, reproducible=false, noise=None))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -193,23 +200,29 @@ impl Data {
         one_gpu: bool,
         labels: Option<(Bound<'_, PyAny>, usize)>,
         reproducible: bool,
+        noise: Option<noise::Given<'_>>,
     ) -> PyResult<Self> {
         let same = reproducible.then(Reproducible::begin);
         let labels = labels.map(self::labels).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+        // SAFETY: `Data` keeps the arrays in a field that is dropped after the evaluator, and exposes neither.
+        let noise = noise.map(|noise| unsafe { noise.borrow() }).transpose()?;
+        let (noise, of_noise) = noise.map_or((None, Vec::new()), |given| (Some(given.noise), given.arrays));
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
             let x = x.get();
             let place = x.place(device)?;
             let from = || match place {
-                Place::Gpu => x.load(weights, &options, copy),
-                Place::Host(device) => Self::load(device, x.samples()?, weights, labels, &options),
+                Place::Gpu if noise.is_none() => x.load(weights, &options, copy),
+                Place::Gpu => Self::load(Device::Auto, x.samples()?, weights, labels, noise, &options),
+                Place::Host(device) => Self::load(device, x.samples()?, weights, labels, noise, &options),
             };
             (compute(py, from)?, None, x.dtype(py))
         } else {
             let device: Device = device.parse().map_err(exception)?;
-            let load =
-                |samples: gaussmix::Result<Samples<'static>>| Self::load(device, samples?, weights, labels, &options);
+            let load = |samples: gaussmix::Result<Samples<'static>>| {
+                Self::load(device, samples?, weights, labels, noise, &options)
+            };
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
                     let v = view(x);
@@ -228,7 +241,15 @@ impl Data {
             evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), array, same, shape, dtype: dtype.unbind(), remote: false })
+        Ok(Self {
+            evaluator: Mutex::new(evaluator),
+            array,
+            of_noise,
+            same,
+            shape,
+            dtype: dtype.unbind(),
+            remote: false,
+        })
     }
 
     /// Returns samples elsewhere, whose results `object` computes, restricted by their labels, if any.
@@ -240,7 +261,8 @@ impl Data {
         let shape = (remote.n_samples(), remote.n_features());
         // The type of the results; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
-        Ok(Self { evaluator: Mutex::new(Box::new(remote)), array: None, same: None, shape, dtype, remote: true })
+        let evaluator = Mutex::new(Box::new(remote) as Box<dyn Evaluator>);
+        Ok(Self { evaluator, array: None, of_noise: Vec::new(), same: None, shape, dtype, remote: true })
     }
 
     /// Returns the total log-likelihood and its derivatives by weights, means and covariances.

@@ -13,6 +13,7 @@ mod gpu;
 mod loaded;
 mod many;
 mod mixture;
+mod noise;
 mod pairwise;
 mod regression;
 mod remote;
@@ -96,6 +97,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
+    module.add_function(wrap_pyfunction!(noise::denoise, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::covariance_form, module)?)?;
     module.add_function(wrap_pyfunction!(statistics::check_freeze, module)?)?;
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;

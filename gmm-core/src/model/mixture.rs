@@ -34,6 +34,7 @@ pub struct Mixture {
     factor: Option<Covariances>,
     /// The logarithms of the weights (K,), if some are too small: those weights hold the smallest normal number.
     log_weights: Option<Array1<f64>>,
+    of_measurements: bool,
 }
 
 impl Mixture {
@@ -100,7 +101,7 @@ impl Mixture {
     ) -> Result<Self> {
         check_weights_and_means(&weights, &means)?;
         let model = covariances.covariance_type().into();
-        Ok(Self { weights, means, covariances, model, factor, log_weights: None })
+        Ok(Self { weights, means, covariances, model, factor, log_weights: None, of_measurements: false })
     }
 
     /// Declares the model of the covariances, which are taken to satisfy its constraints. M-steps keep it, and
@@ -115,6 +116,18 @@ impl Mixture {
         }
         self.model = model;
         Ok(self)
+    }
+
+    /// Declares the mixture the density of measurements, with their noise: evaluators of samples with
+    /// [noise](crate::data::noise::Noise) then leave the noise out. The start of a fit seeks centres so.
+    #[must_use]
+    pub fn of_measurements(self) -> Self {
+        Self { of_measurements: true, ..self }
+    }
+
+    /// Whether the mixture is the density of measurements.
+    pub fn is_of_measurements(&self) -> bool {
+        self.of_measurements
     }
 
     /// Replaces the weights by normalised ones, given their logarithms (K,) up to a constant; also returns the
@@ -153,6 +166,7 @@ impl Mixture {
             model: self.model,
             factor: self.factor.as_ref().map(|factor| factor.select(order)),
             log_weights: self.log_weights.as_ref().map(|v| v.select(Axis(0), order)),
+            of_measurements: self.of_measurements,
         }
     }
 

@@ -250,7 +250,11 @@ impl<'a> Noise<'a> {
     }
 
     /// Returns the noise of a range of the samples.
-    pub(super) fn rows(&self, rows: Range<usize>) -> Self {
+    ///
+    /// # Panics
+    /// If the range ends past the last sample.
+    #[must_use]
+    pub fn rows(&self, rows: Range<usize>) -> Self {
         let mut part = self.clone();
         match &mut part.covariances {
             Covariances::Few(_, of_sample) => of_sample.iter_mut().for_each(|v| v.select_rows(rows.clone())),
@@ -277,7 +281,8 @@ impl<'a> Noise<'a> {
         Noise { covariances, projection: self.projection.as_ref().map(matrices) }
     }
 
-    pub(super) fn reborrow(&self) -> Noise<'_> {
+    /// Returns the same noise, borrowed from this one or shared with it.
+    pub fn reborrow(&self) -> Noise<'_> {
         let covariances = match &self.covariances {
             Covariances::Few(v, of_sample) => {
                 Covariances::Few(Arc::clone(v), of_sample.as_ref().map(|groups| groups.reborrow()))

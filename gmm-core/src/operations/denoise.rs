@@ -3,7 +3,7 @@ use crate::compensated::softmax;
 use crate::contract::evaluator::check_features;
 use crate::data::samples::Samples;
 use crate::data::true_values::TrueValues;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::mixture::Mixture;
@@ -26,8 +26,7 @@ impl Mixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`](crate::error::Error::ShapeMismatch),
-    /// [`Error::NoSpread`](crate::error::Error::NoSpread), [`Error::Memory`](crate::error::Error::Memory).
+    /// [`Error::ShapeMismatch`], [`Error::NoSpread`], [`Error::Memory`].
     pub fn denoise(&self, samples: &Samples<'_>) -> Result<(Array2<f64>, Array3<f64>)> {
         let (n, d) = (samples.n_samples(), self.n_features());
         check_features(self, samples.n_true_values())?;
@@ -49,7 +48,7 @@ impl Mixture {
                     *v += r * (part.covariance[[i, j]] + delta[i] * delta[j]);
                 }
             }
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok((values, covariances))
     }

@@ -7,6 +7,7 @@ the interfaces of the programs of these names. docs/deconvolution.md compares th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -18,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from . import _core
-from ._arrays import Floats, load, n_threads, validated
+from ._arrays import Floats, checked_weights, load, n_threads, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._mixture import Mixture
@@ -29,7 +30,7 @@ from ._samples import ArraySamples
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ExtremeDeconvolution", "Measurements", "XDGMM", "extreme_deconvolution"]
+__all__ = ["XDGMM", "ExtremeDeconvolution", "Measurements", "extreme_deconvolution"]
 
 _Float64 = NDArray[np.float64]
 #: Noise as the engine takes it: an array, whether it is one covariance for all, the groups, and the projections.
@@ -57,19 +58,19 @@ class Measurements(NamedTuple):
         """Check the shapes, and give the noise of columns divided by `scale` to the engine."""
         groups = None
         if isinstance(self.noise, tuple):
-            matrices, groups = self.noise
-            groups = _numbers(groups, "the groups of the noise", dtype=np.int64, ensure_2d=False).tolist()
+            matrices, numbers = self.noise
             noise = _numbers(matrices, "noise", allow_nd=True)
+            groups = _numbers(numbers, "the groups of the noise", dtype=np.int64, ensure_2d=False).tolist()
+            if noise.ndim != 3 or len(groups) != n or min(groups) < 0:
+                raise ValueError(f"noise of groups should be matrices (J, n_columns, n_columns) and {n} numbers below J")
         else:
             noise = _numbers(self.noise, "noise", allow_nd=True)
         c = noise.shape[-1]
-        common = groups is None and noise.ndim == 2 and noise.shape == (c, c) and n != c
-        if groups is None and noise.ndim == 2 and noise.shape == (c, c) and n == c:
+        common = groups is None and noise.shape == (c, c)
+        if common and n == c:
             raise ValueError(f"noise of shape {noise.shape} may be variances or one covariance; give {(n, c, c)}")
-        if groups is None and not common and noise.shape not in ((n, c), (n, c, c)):
+        if groups is None and noise.shape not in ((c, c), (n, c), (n, c, c)):
             raise ValueError(f"noise has the shape {noise.shape}; it should be {(c, c)}, {(n, c)} or {(n, c, c)}")
-        if groups is not None and (noise.ndim != 3 or len(groups) != n or min(groups, default=0) < 0):
-            raise ValueError(f"noise of groups should be matrices (J, {c}, {c}) and {n} numbers below J")
         projection = None if self.projection is None else _numbers(self.projection, "projection", allow_nd=True)
         if projection is not None and (projection.ndim != 3 or projection.shape[0] != n):
             raise ValueError(f"projection has the shape {projection.shape}; it should be ({n}, {c}, n_features)")
@@ -100,7 +101,9 @@ class _MeasuredSamples(ArraySamples):
         self.noise = measured._given(self.shape[0])
         if measured.projection is not None:
             if estimator.standardize:
-                raise ValueError("standardize=True does not take projections; scale the true values, and multiply the projections by the scales")
+                raise ValueError(
+                    "standardize=True does not take projections; scale the true values, and multiply the projections by the scales"
+                )
             # The features are the true values.
             self.shape = self.shape[0], cast(Any, self.noise[3]).shape[2]
             estimator.n_features_in_ = self.shape[1]
@@ -136,7 +139,7 @@ class ExtremeDeconvolution(GaussianMixture):
     (1.2, 0.2)
     """
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         X: ArrayLike | Measurements,
         y: object = None,
@@ -155,7 +158,7 @@ class ExtremeDeconvolution(GaussianMixture):
         labels
         Returns: self : object -- The fitted mixture.
         """
-        super().fit(_measured(X, noise, projection), None, sample_weight, labels=labels)  # type: ignore[arg-type]
+        super().fit(_measured(X, noise, projection), None, sample_weight, labels=labels)
         return self
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> ArraySamples:
@@ -165,8 +168,12 @@ class ExtremeDeconvolution(GaussianMixture):
         measured = _measured(X, None, None)
         check_is_fitted(self)
         x = self._checked(measured)
-        noise = measured._given(x.shape[0])
-        return load(self, x, sample_weight, device=self.device, threads=n_threads(self.n_jobs), original=measured.X, noise=noise)
+        noise, weights = measured._given(x.shape[0]), checked_weights(sample_weight, x.shape[0])
+        return load(self, x, weights, device=self.device, threads=n_threads(self.n_jobs), original=measured.X, noise=noise)
+
+    def _best_run(self, samples: Any, data: Any, options: dict[str, Any]) -> _core.Fit:
+        # Runs side by side know no noise.
+        return super(GaussianMixture, self)._best_run(samples, data, options)
 
     def _checked(self, measured: Measurements) -> Any:
         if measured.projection is None:
@@ -243,9 +250,8 @@ class ExtremeDeconvolution(GaussianMixture):
         return X + (factors @ random.standard_normal(X.shape)[..., np.newaxis])[..., 0], y
 
 
-def _frozen(given: Any, k: int, name: str) -> NDArray[np.bool_]:
-    mask = np.zeros(k, bool) if given is None else np.broadcast_to(np.asarray(given, bool), k)
-    return mask if mask.shape == (k,) else _frozen(None, k, name)
+def _mask(given: Any, k: int) -> NDArray[np.bool_]:
+    return np.broadcast_to(np.asarray(given is not None and given, bool), k)
 
 
 class _Fit:
@@ -259,7 +265,6 @@ class _Fit:
     def iterate(self, fixed: dict[str, NDArray[np.bool_]], w: float) -> float:
         """Make an iteration of EM; give the average log-likelihood before it."""
         statistics = self.data.e_step(self.mixture)
-        k = len(self.mixture.weights)
         names = [f"{name}={','.join(map(str, np.flatnonzero(mask)))}" for name, mask in fixed.items() if mask.any()]
         mixture, _ = statistics.update(self.mixture, 0.0, sorted(names))
         if w > 0.0:
@@ -268,7 +273,6 @@ class _Fit:
             covariances[free] = ((counts * covariances + w * np.eye(covariances.shape[1])) / (counts + 1.0))[free]
             mixture = _core.Mixture(mixture.weights, mixture.means, covariances, "full")
         self.mixture = mixture
-        assert k == len(mixture.weights)
         return statistics.log_likelihood / statistics.weight * self.mean_weight
 
     def run(self, fixed: dict[str, NDArray[np.bool_]], tol: float, maxiter: float, w: float) -> None:
@@ -366,7 +370,7 @@ def extreme_deconvolution(
     fit = _Fit(data, data.total_weight / n, np.asarray(xamp, dtype=np.float64) / np.sum(xamp), xmean, covariance)
     if likeonly:
         return data.mean_score(fit.mixture) * fit.mean_weight
-    fixed = {name: _frozen(mask, k, name) for name, mask in (("weights", fixamp), ("means", fixmean), ("covariances", fixcovar))}
+    fixed = {name: _mask(given, k) for name, given in (("weights", fixamp), ("means", fixmean), ("covariances", fixcovar))}
     fit.run(fixed, tol, maxiter, w)
     tries = k * (k - 1) * (k - 2) // 2 if maxsnm else splitnmerge
     random = np.random.RandomState(0)
@@ -440,8 +444,6 @@ class XDGMM:
             raise NotImplementedError("mixing matrix R is not yet implemented")
         x = _numbers(X, "X")
         start = ScikitLearn(self.n_components, max_iter=10, random_state=self.random_state)
-        import warnings
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start.fit(x)
@@ -477,7 +479,7 @@ class XDGMM:
         """
         logprob, resp = self.score_samples(X, Xerr)
         with np.errstate(divide="ignore"):
-            return cast(_Float64, logprob[:, np.newaxis] + np.log(resp))
+            return logprob[:, np.newaxis] + np.log(resp)
 
     def score_samples(self, X: ArrayLike, Xerr: ArrayLike) -> tuple[_Float64, _Float64]:
         """Return the log-likelihood of each sample, and the probabilities of its components.
@@ -551,7 +553,7 @@ class XDGMM:
         """
         errors = np.zeros_like(np.asarray(Xerr, dtype=np.float64)) if no_err else Xerr
         how = {"max_iter": self.max_iter, "tol": self.tol, "random_state": self.random_state, "method": self.method, "w": self.w}
-        bics = np.array([XDGMM(k, **how).fit(X, errors).bic(X, errors) for k in param_range])  # type: ignore[arg-type]
+        bics = np.array([XDGMM(k, **how).fit(X, errors).bic(X, errors) for k in param_range])
         return bics, param_range[int(bics.argmin())], float(bics.min())
 
     def sample(self, size: int = 1, random_state: Any = None) -> _Float64:
@@ -592,7 +594,9 @@ class XDGMM:
         part.mu = (self.mu + (gain @ delta[:, :, np.newaxis])[..., 0])[:, ~seen]
         part.V = (self.V - gain @ self.V[:, seen])[:, ~seen][:, :, ~seen]
         marginal = _core.Mixture(self.alpha, self.mu[:, seen], self.V[:, seen][:, :, seen], "full")
-        part.alpha = _core.Data(given[np.newaxis, seen, 0], noise=(np.diag(given[seen, 1] ** 2)[np.newaxis], False, None, None)).responsibilities(marginal)[0]
+        part.alpha = _core.Data(
+            given[np.newaxis, seen, 0], noise=(np.diag(given[seen, 1] ** 2)[np.newaxis], False, None, None)
+        ).responsibilities(marginal)[0]
         return part
 
     def save_model(self, filename: str) -> None:

@@ -17,7 +17,7 @@ use gaussmix::evaluator::{Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, Variational, me};
 use gaussmix::model::{CovarianceModel, Predict};
 use ndarray::{Array1, ArrayView2};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -171,6 +171,28 @@ pub fn impute<'py>(
     let x = matrix.view();
     let filled = interruptible(py, numbers(dim(x)).saturating_mul(draws.unwrap_or(1)), || filled(checked(x, true)))?;
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
+}
+
+/// Returns the expected true values of samples with noise, and their covariances.
+#[pyfunction]
+#[pyo3(signature = (x, mixture, noise, missing=false))]
+#[allow(clippy::type_complexity)] // A tuple in Python.
+pub fn denoise<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    mixture: &Mixture,
+    noise: noise::Given<'py>,
+    missing: bool,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>)> {
+    let matrix = Matrix::new(x)?;
+    let x = matrix.view();
+    // SAFETY: `arrays` lives to the end of this function, and the noise does not.
+    let noise::Borrowed { noise, arrays } = unsafe { noise.borrow()? };
+    let values = |samples: Samples<'_>| mixture.0.denoise(&samples);
+    let work = || checked(x, missing)?.with_noise(noise).and_then(values);
+    let (values, covariances) = interruptible(py, numbers(dim(x)), work)?.map_err(exception)?;
+    drop(arrays);
+    Ok((values.into_pyarray(py), covariances.into_pyarray(py)))
 }
 
 /// Adds the memory that samples may take to the options, by default half of the memory. Samples that fit neither there

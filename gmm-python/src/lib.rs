@@ -97,7 +97,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
-    module.add_function(wrap_pyfunction!(noise::denoise, module)?)?;
+    module.add_function(wrap_pyfunction!(data::denoise, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::covariance_form, module)?)?;
     module.add_function(wrap_pyfunction!(statistics::check_freeze, module)?)?;
     module.add_function(wrap_pyfunction!(check_memory, module)?)?;

@@ -1,12 +1,9 @@
 //! The noise of samples, borrowed from Python's arrays.
 use crate::arrays::{plain, view};
-use crate::data::{checked, dim, numbers};
 use crate::errors::exception;
-use crate::mixture::Mixture;
-use crate::threads::interruptible;
-use gaussmix::data::{Noise, Samples};
+use gaussmix::data::Noise;
 use ndarray::{ArrayView, Dimension, Ix2, Ix3};
-use numpy::{IntoPyArray, PyArray, PyArray2, PyArray3};
+use numpy::PyArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -67,26 +64,4 @@ impl Given<'_> {
 unsafe fn outliving<'a, D: Dimension>(view: ArrayView<'a, f64, D>) -> ArrayView<'static, f64, D> {
     // SAFETY: only the lifetime differs, which the caller guarantees.
     unsafe { std::mem::transmute::<ArrayView<'a, f64, D>, ArrayView<'static, f64, D>>(view) }
-}
-
-/// Returns the expected true values of samples with noise, and their covariances.
-#[pyfunction]
-#[pyo3(signature = (x, mixture, noise, missing=false))]
-#[allow(clippy::type_complexity)] // A tuple in Python.
-pub fn denoise<'py>(
-    py: Python<'py>,
-    x: &Bound<'py, PyAny>,
-    mixture: &Mixture,
-    noise: Given<'py>,
-    missing: bool,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>)> {
-    let matrix = crate::arrays::Matrix::new(x)?;
-    let x = matrix.view();
-    // SAFETY: `arrays` lives to the end of this function, and the noise does not.
-    let Borrowed { noise, arrays } = unsafe { noise.borrow()? };
-    let values = |samples: Samples<'_>| mixture.0.denoise(&samples);
-    let work = || checked(x, missing)?.with_noise(noise).and_then(values);
-    let (values, covariances) = interruptible(py, numbers(dim(x)), work)?.map_err(exception)?;
-    drop(arrays);
-    Ok((values.into_pyarray(py), covariances.into_pyarray(py)))
 }

@@ -97,7 +97,11 @@ impl<'a> FileSamples<'a> {
         if let Some(standard) = standard {
             samples(&data, self.missing).map_err(changed)?;
             standardize(standard, &mut data);
-            return with_noise(self.weighted(into_samples(data, self.missing)?, rows.clone())?, self.noise(rows), Some(standard));
+            return with_noise(
+                self.weighted(into_samples(data, self.missing)?, rows.clone())?,
+                self.noise(rows),
+                Some(standard),
+            );
         }
         let samples = self.weighted(into_samples(data, self.missing).map_err(changed)?, rows.clone())?;
         with_noise(samples, self.noise(rows), None)

@@ -389,11 +389,8 @@ impl<'a> Samples<'a> {
 
     /// Copies some rows, without their noise.
     pub(crate) fn taken(&self, rows: &[usize]) -> Samples<'a> {
-        let mut part = self.in_order(rows).without_noise();
-        part.ranges = None;
-        if part.missing.is_some() {
-            part.find_missing();
-        }
+        let mut part = Self { ranges: None, ..self.in_order(rows).without_noise() };
+        part.missing.is_some().then(|| part.find_missing());
         part
     }
 

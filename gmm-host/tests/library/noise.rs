@@ -4,7 +4,7 @@ use crate::common::*;
 use gmm_core::backends::noisy_reference::NoisyReference;
 use gmm_host::{
     CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, Fit, GaussianMixtureParams, LabelledEvaluator,
-    Labels, LoadOptions, Mixture, Noise, Predict, Samples, load, load_chunks,
+    Labels, LoadOptions, Mixture, Noise, Predict, Samples, Standardization, load, load_chunks,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use rand::{RngExt, SeedableRng};
@@ -349,4 +349,21 @@ fn predictions_need_no_evaluator() {
     let samples = with_noise(x.view(), Noise::covariances(noise.view()).unwrap());
     let scores = m.score_samples(samples.clone()).unwrap();
     assert_eq!(scores, CpuEvaluator::new(samples).unwrap().score_samples(&m).unwrap());
+}
+
+#[test]
+fn standardised_samples_have_standardised_noise() {
+    let (x, noise, _) = measurements(300);
+    let noise = Noise::covariances(noise.view()).unwrap();
+    let samples = with_noise(x.view(), noise.clone());
+    let standard = Standardization::of(&samples).unwrap();
+    let mut z = x.clone();
+    standard.apply(z.view_mut(), |v| v);
+    let scaled = noise.scaled(standard.scale().as_slice().unwrap()).unwrap();
+    let m = mixture(2, CovarianceType::Full, 3, 2, 0.0);
+    let of_z = m.score_samples(with_noise(z.view(), scaled)).unwrap() - standard.log_scale();
+    let of_x = standard.restore(&m).unwrap().score_samples(samples).unwrap();
+    assert_all_close("scores", of_z, of_x.to_vec(), 1e-11, 1.0);
+    let projected = noise.projected(Array3::zeros((300, 2, 4)).into_shared()).unwrap();
+    assert!(matches!(projected.scaled(&[1.0, 1.0]), Err(Error::Unsupported { .. })));
 }

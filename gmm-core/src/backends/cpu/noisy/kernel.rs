@@ -9,6 +9,7 @@
 use super::rows::Row;
 use crate::backends::cpu::buffer::{Buffer, buffer};
 use crate::backends::cpu::real::Real;
+use crate::backends::device_parameters::triangle;
 use crate::model::gaussian::Covariance;
 use crate::model::mixture::Mixture;
 use crate::simd::Lane;
@@ -39,12 +40,9 @@ fn sub_mul<S: Simd>(simd: S, a: Reg<S>, b: Reg<S>, c: Reg<S>) -> Reg<S> {
     <f64 as Lane>::sub_mul(simd, a, b, c)
 }
 
-pub(super) const fn triangle(n: usize) -> usize {
-    n * (n + 1) / 2
-}
-
 /// Returns the place of an entry of a symmetric matrix in its lower triangle.
-const fn entry_at(i: usize, j: usize) -> usize {
+#[inline(always)]
+fn entry_at(i: usize, j: usize) -> usize {
     if i < j { triangle(j) + i } else { triangle(i) + j }
 }
 

@@ -3,6 +3,7 @@ mod kernel;
 mod rows;
 
 use super::threads::Threads;
+use crate::backends::device_parameters::triangle;
 use crate::backends::noisy_reference::rows_of;
 use crate::compensated::neumaier_sum;
 use crate::contract::evaluator::{
@@ -18,7 +19,7 @@ use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::simd::isa::Isa;
 use crate::statistics::{CentredSums, Statistics};
-use kernel::{Accumulation, Densities, Lanes, Parameters, Room, Shares, triangle};
+use kernel::{Accumulation, Densities, Lanes, Parameters, Room, Shares};
 use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 use rows::Row;

@@ -1,5 +1,5 @@
 //! The numbers of one sample.
-use super::kernel::triangle;
+use crate::backends::device_parameters::triangle;
 use crate::data::patterns::gather;
 use crate::data::samples::Samples;
 use crate::data::true_values::observed;

@@ -33,7 +33,8 @@ pub struct Input<'a> {
     /// The number of each feature among the columns of the first file.
     columns: Vec<usize>,
     weights: Option<(&'a Path, Array1<f64>)>,
-    noise: Option<Noise<'static>>,
+    /// The noise, and a hash of its numbers.
+    noise: Option<(Noise<'static>, String)>,
 }
 
 enum Storage {
@@ -86,13 +87,14 @@ impl<'a> Input<'a> {
     }
 
     /// Reads the noise of the samples.
-    fn read_noise(&self, path: &Path) -> anyhow::Result<Noise<'static>> {
+    fn read_noise(&self, path: &Path) -> anyhow::Result<(Noise<'static>, String)> {
         let (n, d) = self.dim();
         let values = match io::read_data(path)? {
             Data::F32(x) => x.mapv(f64::from),
             Data::F64(x) => x,
         };
         let (rows, columns) = values.dim();
+        let content = mcmc::Fingerprint::of_numbers(values.flatten().view());
         let noise = if (rows, columns) == (n, d) {
             Noise::variances(values.into_shared())
         } else if (rows, columns) == (n, d * d) {
@@ -108,7 +110,7 @@ impl<'a> Input<'a> {
                 d * d
             );
         };
-        noise.with_context(|| path.display().to_string())
+        Ok((noise.with_context(|| path.display().to_string())?, content))
     }
 
     /// Adds the name of the data to an error about its values. Errors of reading the file name it already.
@@ -215,11 +217,12 @@ impl<'a> Input<'a> {
             }
         }
         let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::of_numbers(w.view()));
-        Ok(Identity::default()
+        let identity = Identity::default()
             .with("the data's shape", format!("{n} × {d}"))
             .with("the data's type", self.dtype())
             .with("the data's content", content.finish(None))
-            .with("sample-weight", weights))
+            .with("sample-weight", weights);
+        Ok(self.noise.iter().fold(identity, |identity, (_, content)| identity.with("noise", content.clone())))
     }
 
     /// Decides how much of the data is in memory at a time. Values are held twice: as read, and as a copy in the
@@ -285,11 +288,11 @@ impl<'a> Source<'a> {
             Storage::Memory(data) => {
                 let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
                 gaps.add(&samples, 0);
-                let noise = input.noise.as_ref().map(Noise::reborrow);
+                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
                 DataSet::Memory(dataset::with_noise(input.weighted(samples)?, noise, standardization.as_ref())?)
             }
             Storage::File(file) => {
-                let noise = input.noise.as_ref().map(Noise::reborrow);
+                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
                 let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?, noise);
                 let checked =
                     data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));

@@ -152,11 +152,6 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
     };
     match (device, &options.kernel) {
         (Device::Auto, None) if samples.noise().is_some() => load(Device::Cpu, samples, options),
-        (Device::Cuda(_), _) if samples.noise().is_some() => Err(Error::Unsupported {
-            what: "noise of each sample".into(),
-            backend: "GPUs",
-            remedy: "name the device cpu or auto, or give one noise for all samples or for groups of them",
-        }),
         (Device::Auto, None) => {
             let options = options.clone();
             let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;

@@ -39,14 +39,14 @@ pub mod io;
 #[cfg(feature = "rust-cuda")]
 mod rust_cuda;
 
+#[doc(inline)]
+pub use gmm_hmm as hmm;
 #[cfg(feature = "cuda")]
 #[doc(inline)]
 pub use gmm_host::cuda;
 pub use gmm_host::{Error, Interrupt, Reproducible, Result};
 #[doc(inline)]
 pub use gmm_host::{data, device, evaluator, fit, linalg, memory, model, statistics};
-#[doc(inline)]
-pub use gmm_hmm as hmm;
 #[doc(inline)]
 pub use gmm_mcmc as mcmc;
 pub use gmm_pairwise as pairwise;

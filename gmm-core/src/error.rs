@@ -119,6 +119,23 @@ pub enum Error {
         /// The weight.
         value: f64,
     },
+    /// Noise that is not a covariance.
+    #[error("{what} {problem}")]
+    BadNoise {
+        /// The noise, with its row.
+        what: String,
+        /// The problem.
+        problem: String,
+    },
+    /// A measurement without noise in a direction in which a component has no spread.
+    #[error(
+        "the noise of row {row} (counted from 0) is zero in a direction in which a component has no spread; \
+         give it noise there, raise reg_covar, or check that the rows of its projection are independent"
+    )]
+    NoSpread {
+        /// The row.
+        row: usize,
+    },
     /// No sample weight is positive.
     #[error("all sample weights are zero; at least one sample must count")]
     ZeroSampleWeights,

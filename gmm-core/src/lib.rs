@@ -15,10 +15,10 @@
 //!     one_dimension, order, sampler, gaussian, transport, distances, products, merging
 //! statistics: freeze, prior, constrained
 //! variational: prior, gamma, expectations, mixture, m_step, bound
-//! data: array, float, ranges, weights, samples, patterns, frame
+//! data: array, float, ranges, weights, noise, samples, patterns, true_values, frame
 //! contract: metropolis, sampling, draw, labels, evaluator
-//! backends: parts, lazy, chunked, sharded, labelled, missing, enough_digits, device_parameters, reference, cpu
-//! operations: adapt, score_function, gradient, regression, impute
+//! backends: parts, lazy, chunked, sharded, labelled, missing, noisy, enough_digits, device_parameters, reference, noisy_reference, cpu
+//! operations: adapt, score_function, gradient, regression, impute, denoise
 //! ```
 pub mod backends;
 pub mod compensated;

@@ -7,7 +7,7 @@ use super::options::CudaOptions;
 use super::source::Source;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::samples::Samples;
-use gmm_core::error::Result;
+use gmm_core::error::{Error, Result};
 use gmm_core::model::mixture::Mixture;
 
 /// The CUDA backend: samples are centred in float64, laid out on the device once, and evaluated in the precision they
@@ -50,11 +50,17 @@ impl<'a> CudaEvaluator<'a> {
     /// covariances, in the order of their patterns of missing values for others.
     ///
     /// # Errors
-    /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice); [`Error::Kernel`](gmm_core::error::Error::Kernel)
-    /// for an unknown kernel; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) for a memory limit too small
-    /// for any chunk, and, in evaluations under full or tied covariances, if samples with missing values do not all fit
-    /// into the device's memory; [`Error::Cuda`](gmm_core::error::Error::Cuda) for a failure of the driver.
+    /// [`Error::NoCudaDevice`]; [`Error::Kernel`] for an unknown kernel; [`Error::Unsupported`] for samples with noise,
+    /// for a memory limit too small for any chunk, and, in evaluations under full or tied covariances, if samples with
+    /// missing values do not all fit into the device's memory; [`Error::Cuda`] for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
+        if samples.noise().is_some() {
+            return Err(Error::Unsupported {
+                what: "noise of each sample".into(),
+                backend: "GPUs",
+                remedy: "name the device cpu or auto, or give one noise for all samples or for groups of them",
+            });
+        }
         let gpu = Gpu::open(ordinal)?;
         let engine = match samples.missing() {
             None => engine::complete(Source::Host(samples, ordinal), options)?,

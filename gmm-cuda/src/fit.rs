@@ -102,6 +102,7 @@ pub fn takes(samples: &Samples<'_>, k: usize, course: &Course) -> bool {
     let one_matrix = course.covariance_type == CovarianceType::Tied && d == 1;
     let work = n.saturating_mul(k * if course.full() { d * (d + 4) } else { 5 * d } + 20 * k);
     samples.missing().is_none()
+        && samples.noise().is_none()
         && d <= MAX_FEATURES
         && !one_matrix
         && (1..=MAX_COMPONENTS).contains(&k)

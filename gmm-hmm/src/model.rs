@@ -40,6 +40,7 @@ impl HiddenMarkov {
     /// [`Error::Shape`], [`Error::Probability`], [`Error::ProbabilitySum`]; [`Error::Parameter`] for a state all of
     /// whose components have the weight 0.
     pub fn new(startprob: Array1<f64>, transmat: Array2<f64>, emissions: Mixture) -> Result<Self> {
+        emissions.check_no_noise("the emissions")?;
         let (k, n) = (startprob.len(), emissions.n_components());
         if k == 0 || n % k != 0 {
             return Err(Error::Shape { what: "startprob", expected: vec![n], got: vec![k] });

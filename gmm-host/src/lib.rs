@@ -89,6 +89,8 @@ pub mod data {
     #[doc(inline)]
     pub use crate::source::DataSource;
     #[doc(inline)]
+    pub use gmm_core::data::noise::Noise;
+    #[doc(inline)]
     pub use gmm_core::data::samples::{Element, Missing, Rows, Samples, View};
     #[doc(inline)]
     pub use gmm_core::data::weights::Weights;

@@ -1,5 +1,6 @@
 """Draws the pictures of docs/python.md, a fit of the iris flowers and the choice of the number of components, and of docs/variational.md,
-docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md, docs/gradients.md, docs/mclust.md and docs/hmm.md.
+docs/many.md, docs/estimators.md, docs/between.md, docs/moves.md, docs/gradients.md, docs/mclust.md, docs/hmm.md and
+docs/deconvolution.md.
 
 Run it from the root of the repository: ``python gmm-python/examples/pictures.py``.
 """
@@ -21,6 +22,7 @@ from gaussmix import (
     plot,
     select,
 )
+from gaussmix.deconvolution import ExtremeDeconvolution
 from gaussmix.hmm import GaussianHMM
 from gaussmix.mclust import Mclust, MclustBootstrap, clustCombi, mclustBIC, mclustBootstrapLRT, me
 
@@ -54,8 +56,9 @@ def main(folder=ROOT / "docs"):
     models().savefig(folder / "mclust-models.svg", metadata={"Date": None})
     of_mclust(folder, iris)
     states_over_time().savefig(folder / "hmm.svg", metadata={"Date": None})
+    deconvolution().savefig(folder / "deconvolution.svg", metadata={"Date": None})
     plt.close("all")
-    names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "hmm"]
+    names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "hmm", "deconvolution"]
     names += [f"mclust-{name}" for name in ("bic", "models", "faithful", "pairs", "bootstrap", "clusters")]
     return [folder / f"{name}.svg" for name in names]
 
@@ -333,6 +336,34 @@ def states_over_time():
     above.set(ylabel="first feature", xlim=(0, 299))
     below.set(xlabel="row", ylabel="probability")
     below.legend(ncols=3)
+    return figure
+
+
+def deconvolution():
+    """Draw measurements with their noise, an ordinary fit to them, and a deconvolved one over the truth."""
+    covariances = [[[0.3, 0.25], [0.25, 0.3]], [[0.5, -0.3], [-0.3, 0.25]], [[0.05, 0.0], [0.0, 0.6]]]
+    truth = Mixture([0.4, 0.35, 0.25], [[-2.2, 0.0], [1.0, 2.0], [2.0, -1.5]], covariances)
+    rng = np.random.default_rng(4)
+    values, _ = truth.sample(1500, random_state=4)
+    noise = np.array([np.diag(rng.uniform(0.05, 1.5, 2)) for _ in values])
+    angles = rng.uniform(0, np.pi, len(values))
+    turns = np.stack([np.cos(angles), -np.sin(angles), np.sin(angles), np.cos(angles)], axis=1).reshape(-1, 2, 2)
+    noise = turns @ noise @ turns.transpose(0, 2, 1)
+    X = values + np.einsum("nij,nj->ni", np.linalg.cholesky(noise), rng.normal(size=values.shape))
+    ordinary = GaussianMixture(3, random_state=0).fit(X).mixture_
+    deconvolved = ExtremeDeconvolution(3, tol=1e-6, max_iter=1000, random_state=0).fit(X, noise=noise).mixture_
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), sharex=True, sharey=True, layout="constrained")
+    for mean, covariance in list(zip(X, noise, strict=True))[::10]:
+        ellipses(axes[0], Mixture([1.0], [mean], [covariance]), "0.75", linewidth=0.5)
+    axes[0].plot(*X.T, "k.", markersize=2)
+    axes[0].set_title("measurements; the noise of each tenth")
+    for ax, fitted, title in ((axes[1], ordinary, "ordinary fit"), (axes[2], deconvolved, "deconvolved")):
+        ax.plot(*X.T, ".", color="0.8", markersize=2)
+        ellipses(ax, truth, "k", linewidth=1, linestyle="--")
+        ellipses(ax, fitted, "C1")
+        ax.set_title(f"{title}, and the truth (dashed)")
+    for ax in axes:
+        ax.set(xticks=[], yticks=[], aspect="equal")
     return figure
 
 

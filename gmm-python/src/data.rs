@@ -5,18 +5,19 @@ use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational
 use crate::gpu::{GpuArray, Place};
 use crate::loaded::Loaded;
 use crate::mixture::{Mixture, Mixtures, Sets};
+use crate::noise;
 use crate::remote::Remote;
 use crate::standard::Standardization;
 use crate::statistics::Statistics;
 use crate::threads::{compute, interruptible};
 use gaussmix::Reproducible;
-use gaussmix::data::{Element as _, Samples, View};
+use gaussmix::data::{Element as _, Noise, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{CpuEvaluator, Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, MapPrior, Variational, me, noise_of, with_noise};
 use gaussmix::model::{CovarianceModel, Covariances, Predict, UniformDensity};
 use ndarray::{Array1, ArrayView2, Axis};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
@@ -39,6 +40,8 @@ pub struct Data {
     few: Option<Samples<'static>>,
     #[allow(dead_code)] // Held for the evaluator, which borrows its memory.
     array: Option<Py<PyAny>>,
+    #[allow(dead_code)] // Likewise.
+    of_noise: Vec<Py<PyAny>>,
     /// Held as long as these samples are.
     #[allow(dead_code)]
     same: Option<Reproducible>,
@@ -101,13 +104,17 @@ impl Data {
         samples: Samples<'static>,
         weights: Option<Array1<f64>>,
         labels: Option<Labels>,
+        noise: Option<Noise<'static>>,
         options: &LoadOptions,
     ) -> gaussmix::Result<Loaded> {
-        let samples = match weights {
+        let mut samples = match weights {
             Some(weights) => samples.with_shared_weights(weights.into_shared())?,
             None => samples,
         };
-        let shape = (samples.n_samples(), samples.n_features());
+        if let Some(noise) = noise {
+            samples = samples.with_noise(noise)?;
+        }
+        let shape = (samples.n_samples(), samples.n_true_values());
         let load = |samples| gaussmix::device::load(device, samples, options);
         let evaluator = match labels {
             Some(labels) => Box::new(LabelledEvaluator::new(samples, labels, load)?),
@@ -172,6 +179,28 @@ pub fn impute<'py>(
     Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
 }
 
+/// Returns the expected true values of samples with noise, and their covariances.
+#[pyfunction]
+#[pyo3(signature = (x, mixture, noise, missing=false))]
+#[allow(clippy::type_complexity)] // A tuple in Python.
+pub fn denoise<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    mixture: &Mixture,
+    noise: noise::Given<'py>,
+    missing: bool,
+) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>)> {
+    let matrix = Matrix::new(x)?;
+    let x = matrix.view();
+    // SAFETY: `arrays` lives to the end of this function, and the noise does not.
+    let noise::Borrowed { noise, arrays } = unsafe { noise.borrow()? };
+    let values = |samples: Samples<'_>| mixture.0.denoise(&samples);
+    let work = || checked(x, missing)?.with_noise(noise).and_then(values);
+    let (values, covariances) = interruptible(py, numbers(dim(x)), work)?.map_err(exception)?;
+    drop(arrays);
+    Ok((values.into_pyarray(py), covariances.into_pyarray(py)))
+}
+
 /// Adds the memory that samples may take to the options, by default half of the memory. Samples that fit neither there
 /// nor into the memory of GPUs are loaded chunk by chunk, again for each pass.
 fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
@@ -183,7 +212,7 @@ fn within(memory: Option<u64>, options: LoadOptions) -> LoadOptions {
 #[pymethods]
 impl Data {
     #[new]
-    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, reproducible=false))]
+    #[pyo3(signature = (x, sample_weight=None, *, device="auto", float64=false, threads=None, copy=false, settle=false, memory=None, missing=false, one_gpu=false, labels=None, reproducible=false, noise=None))]
     #[allow(clippy::too_many_arguments)] // They are named in Python.
     fn new(
         py: Python<'_>,
@@ -199,18 +228,23 @@ impl Data {
         one_gpu: bool,
         labels: Option<(Bound<'_, PyAny>, usize)>,
         reproducible: bool,
+        noise: Option<noise::Given<'_>>,
     ) -> PyResult<Self> {
         let same = reproducible.then(Reproducible::begin);
         let labels = labels.map(self::labels).transpose()?;
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
+        // SAFETY: `Data` keeps the arrays in a field that is dropped after the evaluator, and exposes neither.
+        let noise = noise.map(|noise| unsafe { noise.borrow() }).transpose()?;
+        let (noise, of_noise) = noise.map_or((None, Vec::new()), |given| (Some(given.noise), given.arrays));
         let options = within(memory, LoadOptions::new().float64(float64).threads(threads).one_gpu(one_gpu));
         let mut few = None;
         let (loaded, array, dtype) = if let Ok(x) = x.cast::<GpuArray>() {
             let x = x.get();
             let place = x.place(device)?;
             let from = || match place {
-                Place::Gpu => x.load(weights, &options, copy),
-                Place::Host(device) => Self::load(device, x.samples()?, weights, labels, &options),
+                Place::Gpu if noise.is_none() => x.load(weights, &options, copy),
+                Place::Gpu => Self::load(Device::Auto, x.samples()?, weights, labels, noise, &options),
+                Place::Host(device) => Self::load(device, x.samples()?, weights, labels, noise, &options),
             };
             (compute(py, from)?, None, x.dtype(py))
         } else {
@@ -218,8 +252,9 @@ impl Data {
             let load = |samples: gaussmix::Result<Samples<'static>>| {
                 let (samples, on_cpu) = (samples?, matches!(device, Device::Auto | Device::Cpu));
                 let is_few = on_cpu && samples.n_samples() * samples.n_features() < SMALL;
-                few = (is_few && weights.is_none() && labels.is_none() && threads.is_none()).then(|| samples.clone());
-                Self::load(device, samples, weights, labels, &options)
+                let is_plain = weights.is_none() && labels.is_none() && noise.is_none() && threads.is_none();
+                few = (is_few && is_plain).then(|| samples.clone());
+                Self::load(device, samples, weights, labels, noise, &options)
             };
             match &Matrix::new(x)? {
                 Matrix::F32(x) => {
@@ -239,7 +274,16 @@ impl Data {
             evaluator.sampling().into_iter().for_each(|sampling| sampling.settle());
         }
         let array = array.filter(|_| !copy).map(Bound::unbind);
-        Ok(Self { evaluator: Mutex::new(evaluator), few, array, same, shape, dtype: dtype.unbind(), remote: false })
+        Ok(Self {
+            evaluator: Mutex::new(evaluator),
+            few,
+            array,
+            of_noise,
+            same,
+            shape,
+            dtype: dtype.unbind(),
+            remote: false,
+        })
     }
 
     /// Returns samples elsewhere, whose results `object` computes, restricted by their labels, if any.
@@ -252,7 +296,7 @@ impl Data {
         // The type of the results; the samples' own type is known where they are.
         let dtype = numpy::dtype::<f64>(object.py()).unbind();
         let evaluator = Mutex::new(Box::new(remote) as Box<dyn Evaluator>);
-        Ok(Self { evaluator, few: None, array: None, same: None, shape, dtype, remote: true })
+        Ok(Self { evaluator, few: None, array: None, of_noise: Vec::new(), same: None, shape, dtype, remote: true })
     }
 
     /// Returns the total log-likelihood and its derivatives by weights, means and covariances.

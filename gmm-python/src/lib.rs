@@ -14,6 +14,7 @@ mod hmm;
 mod loaded;
 mod many;
 mod mixture;
+mod noise;
 mod pairwise;
 mod regression;
 mod remote;
@@ -100,6 +101,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<variational::VariationalMixture>()?;
     module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
     module.add_function(wrap_pyfunction!(data::impute, module)?)?;
+    module.add_function(wrap_pyfunction!(data::denoise, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::covariance_form, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::covariance_models, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::has_prior, module)?)?;

@@ -5,7 +5,7 @@ use crate::threads::compute;
 use gaussmix::data::{Samples, View};
 use gaussmix::fit;
 use ndarray::ArrayView2;
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyArray1, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -50,6 +50,12 @@ impl Standardization {
 
     fn __add__(&self, other: &Self) -> PyResult<Self> {
         self.0.merged(&other.0).map(Self).map_err(exception)
+    }
+
+    /// Returns the divisor of each column.
+    #[getter]
+    fn scale<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        self.0.scale().to_pyarray(py)
     }
 
     /// Returns samples in these units, in their own type.

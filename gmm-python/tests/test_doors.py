@@ -30,6 +30,7 @@ AROUND = {
     "standardize": ("`Fitting::standardized`", "standardize", "--standardize", "--standardize", "--standardize"),
     "missing": ("`Samples::with_missing`", "missing", "--missing", "--missing", "--missing"),
     "sample_weight": ("`Samples::with_weights`", "fit(sample_weight=)", "--sample-weight", "--sample-weight", "--sample-weight"),
+    "noise of the samples": ("`Samples::with_noise`", "ExtremeDeconvolution.fit(noise=)", "--noise", "--noise", "–"),
     "labels": ("`LabelledEvaluator`", "fit(labels=)", "--labels", "–", "--labels"),
     "threads": ("`LoadOptions::threads`", "n_jobs", "--threads", "--threads", "--threads"),
     "start at a model": ("`Fitting::start`", "from_parameters, load, warm_start", "--init", "–", "--init"),

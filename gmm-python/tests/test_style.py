@@ -10,6 +10,7 @@ import pytest
 
 import gaussmix
 import gaussmix.cluster
+import gaussmix.deconvolution
 
 #: Errors of numpydoc that do not apply: returned values have names, as in scikit-learn; and not every object needs an extended summary, a
 #: "See Also" and an example. Docstrings of the extension have no quotes to misplace.
@@ -19,6 +20,7 @@ IGNORED = {"RT02", "ES01", "SA01", "EX01", "GL02"}
 def modules():
     yield gaussmix
     yield gaussmix.cluster
+    yield gaussmix.deconvolution
     for name in ("anndata", "dask", "hmm", "jax", "mclust", "mpi", "torch"):
         # Their packages are optional.
         with contextlib.suppress(ImportError):

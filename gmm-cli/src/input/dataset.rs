@@ -1,7 +1,7 @@
 //! Samples in memory, or in a file that is read in chunks.
 use crate::terminal::text;
 use gaussmix::Error;
-use gaussmix::data::{Samples, Weights};
+use gaussmix::data::{Noise, Samples, Weights};
 use gaussmix::fit::Standardization;
 use gaussmix::io::{Data, DataFile};
 use std::ops::Range;
@@ -19,6 +19,7 @@ pub struct FileSamples<'a> {
     /// Whether NaN stands for a missing value.
     missing: bool,
     weights: Option<Weights<'a>>,
+    noise: Option<Noise<'a>>,
     total_weight: f64,
 }
 
@@ -55,10 +56,10 @@ impl<'a> DataSet<'a> {
 }
 
 impl<'a> FileSamples<'a> {
-    /// `weights` are those of all samples of the file.
-    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>) -> Self {
+    /// `weights` and `noise` are those of all samples of the file.
+    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>, noise: Option<Noise<'a>>) -> Self {
         let total_weight = weights.as_ref().map_or(file.dim().0 as f64, Weights::total);
-        Self { file, missing, weights, total_weight }
+        Self { file, missing, weights, noise, total_weight }
     }
 
     /// Reads the whole file, `rows` samples at a time, checks that all values are finite and counts the missing ones.
@@ -96,9 +97,18 @@ impl<'a> FileSamples<'a> {
         if let Some(standard) = standard {
             samples(&data, self.missing).map_err(changed)?;
             standardize(standard, &mut data);
-            return self.weighted(into_samples(data, self.missing)?, rows);
+            return with_noise(
+                self.weighted(into_samples(data, self.missing)?, rows.clone())?,
+                self.noise(rows),
+                Some(standard),
+            );
         }
-        self.weighted(into_samples(data, self.missing).map_err(changed)?, rows)
+        let samples = self.weighted(into_samples(data, self.missing).map_err(changed)?, rows.clone())?;
+        with_noise(samples, self.noise(rows), None)
+    }
+
+    fn noise(&self, rows: Range<usize>) -> Option<Noise<'a>> {
+        self.noise.as_ref().map(|noise| noise.rows(rows))
     }
 
     fn weighted(&self, samples: Samples<'a>, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
@@ -107,6 +117,19 @@ impl<'a> FileSamples<'a> {
             None => Ok(samples),
         }
     }
+}
+
+/// Gives samples, which may be standardised, their noise in the units of the data.
+pub fn with_noise<'a>(
+    samples: Samples<'a>,
+    noise: Option<Noise<'a>>,
+    standard: Option<&Standardization>,
+) -> gaussmix::Result<Samples<'a>> {
+    let Some(noise) = noise else { return Ok(samples) };
+    samples.with_noise(match standard {
+        Some(standard) => noise.scaled(&standard.scale().to_vec())?,
+        None => noise,
+    })
 }
 
 /// Returns the data as samples; with `missing`, NaN stands for a missing value.

@@ -130,6 +130,10 @@ pub struct DataOptions {
     /// The likelihood of a sample is then that of its observed values, which is exact if values are missing at random.
     #[arg(long)]
     pub missing: bool,
+    /// Take the data for measurements with this noise, and the model for the density of the true values: a file with the
+    /// variances of each row (D columns) or its covariance row by row (D² columns), or one covariance for all rows (D rows)
+    #[arg(long, value_name = "FILE")]
+    pub noise: Option<PathBuf>,
     /// Memory that the data and its copies may take, such as 500M or 8G. Larger files are read in chunks, again for
     /// each pass (with `--device auto` on the CPU). Default: half of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size_in_bytes)]
@@ -139,7 +143,7 @@ pub struct DataOptions {
 impl DataOptions {
     /// Returns the options of data with missing values that is not brought to a device.
     pub fn of_missing(table: TableOptions, memory: Option<u64>) -> Self {
-        Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, memory }
+        Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, noise: None, memory }
     }
 
     pub fn load_options(&self) -> LoadOptions {

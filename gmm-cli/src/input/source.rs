@@ -4,14 +4,14 @@ use super::dataset::{self, DataSet, FileSamples, Gaps};
 use super::{DataOptions, files};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
-use gaussmix::data::{Samples, Weights};
+use gaussmix::data::{Noise, Samples, Weights};
 use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
 use gaussmix::io::{self, ColumnSelection, Contents, Data, DataFile, Identity, Ids, Table};
 use gaussmix::model::{CovarianceModel, Mixture};
 use gaussmix::{Error, mcmc};
-use ndarray::Array1;
+use ndarray::{Array1, Array3};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,8 @@ pub struct Input<'a> {
     /// The number of each feature among the columns of the first file.
     columns: Vec<usize>,
     weights: Option<(&'a Path, Array1<f64>)>,
+    /// The noise, and a hash of its numbers.
+    noise: Option<(Noise<'static>, String)>,
 }
 
 enum Storage {
@@ -79,7 +81,36 @@ impl<'a> Input<'a> {
             }
         };
         let parts = paths.into_iter().zip(rows).collect();
-        Ok(Self { options, data, ids, parts, names, columns, weights })
+        let mut input = Self { options, data, ids, parts, names, columns, weights, noise: None };
+        input.noise = options.noise.as_deref().map(|path| input.read_noise(path)).transpose()?;
+        Ok(input)
+    }
+
+    /// Reads the noise of the samples.
+    fn read_noise(&self, path: &Path) -> anyhow::Result<(Noise<'static>, String)> {
+        let (n, d) = self.dim();
+        let values = match io::read_data(path)? {
+            Data::F32(x) => x.mapv(f64::from),
+            Data::F64(x) => x,
+        };
+        let (rows, columns) = values.dim();
+        let content = mcmc::Fingerprint::of_numbers(values.flatten().view());
+        let noise = if (rows, columns) == (n, d) {
+            Noise::variances(values.into_shared())
+        } else if (rows, columns) == (n, d * d) {
+            let matrices = Array3::from_shape_vec((n, d, d), values.iter().copied().collect())?;
+            Noise::covariances(matrices.into_shared())
+        } else if (rows, columns) == (d, d) {
+            Noise::common(values)
+        } else {
+            bail!(
+                "{}: {rows} rows of {columns} columns are not the noise of {n} rows of {d} columns; give {d} variances or {} \
+                 covariances for each row, or one covariance for all rows, {d} × {d}",
+                path.display(),
+                d * d
+            );
+        };
+        Ok((noise.with_context(|| path.display().to_string())?, content))
     }
 
     /// Adds the name of the data to an error about its values. Errors of reading the file name it already.
@@ -186,11 +217,12 @@ impl<'a> Input<'a> {
             }
         }
         let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::of_numbers(w.view()));
-        Ok(Identity::default()
+        let identity = Identity::default()
             .with("the data's shape", format!("{n} × {d}"))
             .with("the data's type", self.dtype())
             .with("the data's content", content.finish(None))
-            .with("sample-weight", weights))
+            .with("sample-weight", weights);
+        Ok(self.noise.iter().fold(identity, |identity, (_, content)| identity.with("noise", content.clone())))
     }
 
     /// Decides how much of the data is in memory at a time. Values are held twice: as read, and as a copy in the
@@ -256,10 +288,12 @@ impl<'a> Source<'a> {
             Storage::Memory(data) => {
                 let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
                 gaps.add(&samples, 0);
-                DataSet::Memory(input.weighted(samples)?)
+                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
+                DataSet::Memory(dataset::with_noise(input.weighted(samples)?, noise, standardization.as_ref())?)
             }
             Storage::File(file) => {
-                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?);
+                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
+                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?, noise);
                 let checked =
                     data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;

@@ -97,7 +97,19 @@ fn noise_is_fitted_written_and_predicted() {
     let far = (0..10).map(|i| format!("{}.5,{}.25,{}.75,{}.5\n", i % 3 * 9, i * 2, 20 - i, i * 7 % 11));
     fs::write(folder.path().join("noisy.csv"), iris + &far.collect::<String>()).unwrap();
     let run = |args: &[&str]| gmm(&folder).args(args).assert();
-    let fit = ["fit", "noisy.csv", "-k", "2", "--noise-component", "default", "--covariance-type", "VEV", "--seed", "1", "-o"];
+    let fit = [
+        "fit",
+        "noisy.csv",
+        "-k",
+        "2",
+        "--noise-component",
+        "default",
+        "--covariance-type",
+        "VEV",
+        "--seed",
+        "1",
+        "-o",
+    ];
     let report = run(&[&fit[..], &["m.json", "--json", "--plot", "m.svg"]].concat()).success();
     let report: Value = serde_json::from_slice(&report.get_output().stdout).unwrap();
     let noise = &report["noise"];
@@ -120,7 +132,10 @@ fn noise_is_fitted_written_and_predicted() {
     assert_eq!((last.len(), last.iter().filter(|label| **label == "-1").count() > 7), (10, true), "{last:?}");
     for (args, message) in [
         (vec!["fit", "noisy.csv", "-k", "2", "--noise-component", "spread=1", "-o", "n.json"], "`spread=1`"),
-        (vec!["fit", "noisy.csv", "-k", "2", "--noise-component", "0.1", "--variational", "-o", "n.json"], "--variational"),
+        (
+            vec!["fit", "noisy.csv", "-k", "2", "--noise-component", "0.1", "--variational", "-o", "n.json"],
+            "--variational",
+        ),
         (vec!["convert", "m.json", "m.h"], "without_noise"),
     ] {
         let refused = run(&args).failure();

@@ -104,6 +104,7 @@ impl<'a> LabelledEvaluator<'a> {
     fn row_of_all(&self, error: Error, set: usize) -> Error {
         match error {
             Error::UnreachableSample { row } => Error::UnreachableSample { row: self.labels.rows_of(set)[row] },
+            Error::NoSpread { row } => Error::NoSpread { row: self.labels.rows_of(set)[row] },
             other => other,
         }
     }

@@ -6,6 +6,8 @@ pub mod enough_digits;
 pub mod labelled;
 pub mod lazy;
 pub mod missing;
+pub mod noisy;
+pub mod noisy_reference;
 pub mod parts;
 pub mod reference;
 pub mod sharded;

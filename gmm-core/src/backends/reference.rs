@@ -22,7 +22,7 @@ pub struct ReferenceEvaluator {
 }
 
 impl ReferenceEvaluator {
-    /// Copies the samples to float64, with their weights.
+    /// Copies the samples to float64, with their weights and without their noise.
     pub fn new(samples: Samples<'_>) -> Self {
         let x = match samples.view() {
             View::F32(x) => x.mapv(f64::from).into_shared(),

@@ -352,6 +352,7 @@ pub fn far_rows(scores: &Array1<f64>) -> Vec<usize> {
 pub(crate) fn shift_row(error: Error, start: usize) -> Error {
     match error {
         Error::UnreachableSample { row } => Error::UnreachableSample { row: row + start },
+        Error::NoSpread { row } => Error::NoSpread { row: row + start },
         other => other,
     }
 }

@@ -11,6 +11,18 @@ pub enum Array<'a, T, D: Dimension> {
     Shared(ArcArray<T, D>),
 }
 
+impl<'a, T, D: Dimension> From<ArrayView<'a, T, D>> for Array<'a, T, D> {
+    fn from(view: ArrayView<'a, T, D>) -> Self {
+        Self::Borrowed(view)
+    }
+}
+
+impl<T, D: Dimension> From<ArcArray<T, D>> for Array<'_, T, D> {
+    fn from(array: ArcArray<T, D>) -> Self {
+        Self::Shared(array)
+    }
+}
+
 impl<T: Clone, D: Dimension> Array<'_, T, D> {
     /// Returns a view of the array.
     pub fn view(&self) -> ArrayView<'_, T, D> {

@@ -2,7 +2,9 @@
 pub mod array;
 pub mod float;
 pub mod frame;
+pub mod noise;
 pub mod patterns;
 pub mod ranges;
 pub mod samples;
+pub mod true_values;
 pub mod weights;

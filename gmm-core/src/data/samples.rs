@@ -1,6 +1,7 @@
 //! Samples, checked once.
 use super::array::Array;
 use super::float::Float;
+use super::noise::Noise;
 use super::ranges::finite_ranges;
 use super::weights::{Weights, check_number};
 use crate::compensated::neumaier_sum;
@@ -100,6 +101,7 @@ pub struct Samples<'a> {
     x: Elements<'a>,
     weights: Option<Weights<'a>>,
     missing: Option<Arc<Missing>>,
+    noise: Option<Noise<'a>>,
     /// The range of each column (D,), found by the check of complete samples; `None` for a part of the rows.
     ranges: Option<Arc<[(f64, f64)]>>,
 }
@@ -168,7 +170,7 @@ impl<'a> Samples<'a> {
             (Elements::F32(x), true) => check(&x.view(), |v| !v.is_infinite()).map(|()| None)?,
             (Elements::F64(x), true) => check(&x.view(), |v| !v.is_infinite()).map(|()| None)?,
         };
-        let mut samples = Self { x, weights: None, missing: None, ranges: ranges.map(Into::into) };
+        let mut samples = Self { x, weights: None, missing: None, noise: None, ranges: ranges.map(Into::into) };
         if missing {
             samples.find_missing();
         }
@@ -219,7 +221,7 @@ impl<'a> Samples<'a> {
             View::F64(x) => Elements::F64(part(x, rows, columns)),
         };
         let weights = self.weights.as_ref().map(|weights| weights.select(rows));
-        Samples { x, weights, missing: None, ranges: None }
+        Samples { x, weights, missing: None, noise: None, ranges: None }
     }
 
     /// Gives each sample a weight (N,): a sample of weight w counts as w equal samples.
@@ -246,6 +248,31 @@ impl<'a> Samples<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
+    /// Makes the samples measurements with this noise.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] for noise of other samples.
+    pub fn with_noise(self, noise: Noise<'a>) -> Result<Self> {
+        noise.check(self.n_samples(), self.n_features())?;
+        Ok(Self { noise: Some(noise), ..self })
+    }
+
+    /// Returns the noise of the samples, if they are measurements.
+    pub fn noise(&self) -> Option<&Noise<'a>> {
+        self.noise.as_ref()
+    }
+
+    /// Returns the same samples without their noise.
+    #[must_use]
+    pub fn without_noise(self) -> Self {
+        Self { noise: None, ..self }
+    }
+
+    /// Returns D of a mixture of the samples: of projected samples the number of true values, of others that of columns.
+    pub fn n_true_values(&self) -> usize {
+        self.noise.as_ref().map_or(self.n_features(), Noise::n_features)
+    }
+
     /// Borrows the same samples, for a use shorter than the arrays' own lifetime.
     pub fn reborrow(&self) -> Samples<'_> {
         let x = match &self.x {
@@ -253,7 +280,8 @@ impl<'a> Samples<'a> {
             Elements::F64(x) => Elements::F64(x.reborrow()),
         };
         let (missing, ranges) = (self.missing.clone(), self.ranges.clone());
-        Samples { x, weights: self.weights.as_ref().map(Weights::reborrow), missing, ranges }
+        let noise = self.noise.as_ref().map(Noise::reborrow);
+        Samples { x, weights: self.weights.as_ref().map(Weights::reborrow), missing, noise, ranges }
     }
 
     /// Returns the checked array.
@@ -302,7 +330,8 @@ impl<'a> Samples<'a> {
     pub fn rows(&self, rows: std::ops::Range<usize>) -> Samples<'a> {
         assert!(!rows.is_empty() && rows.end <= self.n_samples(), "rows {rows:?} of {}", self.n_samples());
         let weights = self.weights.as_ref().map(|weights| weights.rows(rows.clone()));
-        let mut part = Self { weights, ranges: None, ..self.clone() };
+        let noise = self.noise.as_ref().map(|noise| noise.rows(rows.clone()));
+        let mut part = Self { weights, noise, ranges: None, ..self.clone() };
         match &mut part.x {
             Elements::F32(x) => x.select_rows(rows),
             Elements::F64(x) => x.select_rows(rows),
@@ -354,7 +383,15 @@ impl<'a> Samples<'a> {
             View::F64(x) => Elements::F64(Array::Shared(x.select(Axis(0), rows).into_shared())),
         };
         let weights = self.weights.as_ref().map(|weights| weights.select(rows));
-        Samples { x, weights, missing: self.missing.clone(), ranges: self.ranges.clone() }
+        let noise = self.noise.as_ref().map(|noise| noise.select(rows));
+        Samples { x, weights, missing: self.missing.clone(), noise, ranges: self.ranges.clone() }
+    }
+
+    /// Copies some rows, without their noise.
+    pub(crate) fn taken(&self, rows: &[usize]) -> Samples<'a> {
+        let mut part = Self { ranges: None, ..self.in_order(rows).without_noise() };
+        part.missing.is_some().then(|| part.find_missing());
+        part
     }
 
     /// Converts the samples to float64; float32 samples are copied.

@@ -37,6 +37,7 @@ pub struct Mixture {
     log_weights: Option<Array1<f64>>,
     /// The noise, if the last component is one.
     noise: Option<UniformDensity>,
+    of_measurements: bool,
 }
 
 impl Mixture {
@@ -103,7 +104,8 @@ impl Mixture {
     ) -> Result<Self> {
         check_weights_and_means(&weights, &means)?;
         let model = covariances.covariance_type().into();
-        Ok(Self { weights, means, covariances, model, factor, log_weights: None, noise: None })
+        let (noise, of_measurements) = (None, false);
+        Ok(Self { weights, means, covariances, model, factor, log_weights: None, noise, of_measurements })
     }
 
     /// Declares the model of the covariances, which are taken to satisfy its constraints. M-steps keep it, and
@@ -123,6 +125,18 @@ impl Mixture {
         }
         self.model = model;
         Ok(self)
+    }
+
+    /// Declares the mixture the density of measurements, with their noise: evaluators of samples with
+    /// [noise](crate::data::noise::Noise) then leave the noise out. The start of a fit seeks centres so.
+    #[must_use]
+    pub fn of_measurements(self) -> Self {
+        Self { of_measurements: true, ..self }
+    }
+
+    /// Whether the mixture is the density of measurements.
+    pub fn is_of_measurements(&self) -> bool {
+        self.of_measurements
     }
 
     /// Replaces the weights by normalised ones, given their logarithms (K,) up to a constant; also returns the
@@ -174,6 +188,7 @@ impl Mixture {
             log_weights: self.log_weights.as_ref().map(|v| v.select(Axis(0), order)),
             // The noise is the last component, or left out.
             noise: self.noise.clone().filter(|_| order.last() == Some(&(self.n_components() - 1))),
+            of_measurements: self.of_measurements,
         }
     }
 

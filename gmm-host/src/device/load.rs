@@ -5,6 +5,8 @@ use crate::device::memory_plan::Footprint;
 use crate::device::names::{Device, DeviceSet};
 use gmm_core::backends::chunked::ChunkedEvaluator;
 use gmm_core::backends::cpu::CpuEvaluator;
+use gmm_core::backends::noisy::NoisyEvaluator;
+use gmm_core::backends::noisy_reference::NoisyReference;
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::backends::sharded::ShardedEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
@@ -144,7 +146,12 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         return load_within(memory, device, samples, &options);
     }
     let samples = if options.float64 { samples.into_float64() } else { samples };
+    let samples = match NoisyEvaluator::new(samples, |part| load(device, part, options))? {
+        Ok(evaluator) => return Ok(Box::new(evaluator)),
+        Err(samples) => samples,
+    };
     match (device, &options.kernel) {
+        (Device::Auto, None) if samples.noise().is_some() => load(Device::Cpu, samples, options),
         (Device::Auto, None) => {
             let options = options.clone();
             let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;
@@ -162,6 +169,7 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         }
         (Device::Cpu, kernel) => Ok(Box::new(CpuEvaluator::with(samples, options.threads, kernel.as_deref())?)),
         (Device::Reference, Some(name)) if !kernel_names(&device).contains(name) => Err(unknown_kernel(device, name)),
+        (Device::Reference, _) if samples.noise().is_some() => Ok(Box::new(NoisyReference::new(samples))),
         (Device::Reference, _) => Ok(Box::new(ReferenceEvaluator::new(samples))),
         (Device::Cuda(ordinal), _) => load_on_cuda(ordinal, samples, options),
         (Device::Several(devices), _) => load_shards(&devices.devices()?, samples, options),
@@ -192,12 +200,13 @@ fn load_within<'a>(
         _ => size_of::<f64>(),
     };
     let (n, d) = (samples.n_samples(), samples.n_features());
+    let n_true_values = samples.n_true_values();
     let bytes = (n as u64).saturating_mul((d * element) as u64);
     let footprint = Footprint { n_samples: n, bytes, held: 0, in_device: 1, is_read: true };
     let on_gpus = || device.has_gpu_memory_for(bytes, samples.missing().is_some());
     let Some(rows) = footprint.within(memory, on_gpus).chunk_rows else { return load(device, samples, options) };
     let total_weight = samples.total_weight();
-    let chunks = load_chunks(device, (n, d), rows, move |rows| Ok(samples.rows(rows)), options)?;
+    let chunks = load_chunks(device, (n, n_true_values), rows, move |rows| Ok(samples.rows(rows)), options)?;
     Ok(Box::new(chunks.with_total_weight(total_weight)))
 }
 

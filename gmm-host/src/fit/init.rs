@@ -436,7 +436,8 @@ pub(super) fn with_centres<T>(
     let (k, d) = centres.dim();
     loop {
         let covariances = Covariances::isotropic(covariance_type, k, d, narrow);
-        let assigner = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?;
+        let assigner =
+            Mixture::new(Array1::from_elem(k, 1.0 / k as f64), centres.clone(), covariances)?.of_measurements();
         match evaluate(&assigner) {
             // Too narrow for the backend's precision over samples this far away. Wider components share more samples.
             Err(Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } | Error::UnreachableSample { .. })

@@ -16,6 +16,7 @@ mod linfa;
 mod many;
 mod missing;
 mod models;
+mod noise;
 mod noise_component;
 mod one_dimension;
 mod posterior;

@@ -175,11 +175,19 @@ def note_missing(missing: Missing) -> None:
 
 
 def load(
-    estimator: Any, X: Any, sample_weight: Any, *, device: str, threads: int | None, original: Any = None, labels: Labels | None = None
+    estimator: Any,
+    X: Any,
+    sample_weight: Any,
+    *,
+    device: str,
+    threads: int | None,
+    original: Any = None,
+    labels: Labels | None = None,
+    noise: Any = None,
 ) -> _core.Data:
     """Bring checked samples to a device; NaN gets scikit-learn's message."""
     same = getattr(estimator, "reproducible", False)
-    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY, "reproducible": same}
+    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY, "reproducible": same, "noise": noise}
     if labels is not None:
         how["labels"] = (labels, estimator.n_components)
     try:

@@ -9,6 +9,7 @@ mod kernel;
 mod leading;
 mod missing;
 mod moments;
+mod noisy;
 mod posterior;
 pub mod real;
 mod resident;
@@ -21,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::precision::Precision;
 use crate::simd::isa::Isa;
 use missing::ByPattern;
+use noisy::OwnNoise;
 use threads::Threads;
 
 /// The CPU backend: lays out the samples once for the machine's SIMD registers, in their own type, and evaluates them
@@ -76,6 +78,9 @@ impl<'a> CpuEvaluator<'a> {
     }
 
     fn on(samples: Samples<'a>, threads: Threads, isa: Isa) -> Self {
+        if samples.noise().is_some() {
+            return Self { engine: Box::new(OwnNoise::new(samples, threads, isa)) };
+        }
         if samples.missing().is_none() {
             return Self { engine: complete::engine(samples, &threads, isa) };
         }

@@ -1,0 +1,326 @@
+"""Extreme deconvolution: the estimator, and the interfaces of jobovy's and astroML's programs."""
+
+import subprocess
+import sys
+
+import gaussmix
+import numpy as np
+import pytest
+from gaussmix import GaussianMixture, Mixture
+from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, extreme_deconvolution
+from sklearn.base import clone
+
+
+def covariances(seed, n, d, scale=1.0):
+    a = np.random.default_rng(seed).normal(size=(n, d, d)) * scale
+    return a @ a.transpose(0, 2, 1) + 0.1 * scale**2 * np.eye(d)
+
+
+def parts(X, S, alpha, mu, V):
+    """Return the log densities of the components, the means and the covariances of the true values, by the formulas of the paper."""
+    T = V[None] + S[:, None]
+    inverse = np.linalg.inv(T)
+    delta = X[:, None] - mu[None]
+    log_p = np.log(alpha) - 0.5 * (
+        np.einsum("nki,nkij,nkj->nk", delta, inverse, delta) + np.linalg.slogdet(T)[1] + X.shape[1] * np.log(2 * np.pi)
+    )
+    b = mu + np.einsum("kij,nkjl,nkl->nki", V, inverse, delta)
+    B = V - np.einsum("kij,nkjl,klm->nkim", V, inverse, V)
+    return log_p, b, B
+
+
+def step(X, S, alpha, mu, V):
+    """Return the mixture after an iteration of EM, and the log-likelihood before it."""
+    log_p, b, B = parts(X, S, alpha, mu, V)
+    score = np.logaddexp.reduce(log_p, axis=1)
+    q = np.exp(log_p - score[:, None])
+    n = q.sum(axis=0)
+    mean = np.einsum("nk,nki->ki", q, b) / n[:, None]
+    delta = b - mean
+    return (n / n.sum(), mean, np.einsum("nk,nkij->kij", q, delta[..., None] * delta[..., None, :] + B) / n[:, None, None]), score.sum()
+
+
+def clusters(n, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    k = rng.integers(2, size=n)
+    true = rng.normal(size=(n, d)) * 0.5 + np.where(k == 0, -2.0, 2.0)[:, None]
+    S = covariances(seed + 1, n, d, 0.8)
+    return true, true + np.einsum("nij,nj->ni", np.linalg.cholesky(S), rng.normal(size=(n, d))), S
+
+
+def test_doctest_of_jobovy():
+    y = np.random.RandomState(1).normal(1.0, 1.0, (200, 1)).round(8)
+    noise = np.full((200, 1), 0.01)
+    projection = np.array([[[1.0, 0.0]], [[0.0, 1.0]]] * 100)
+    amp = np.ones(2) / 2
+    mean = np.array([[0.86447943, 0.322681], [0.67078879, 0.45087394]])
+    covariance = np.array([[[0.03821028, 0.04108113], [0.04014796, 0.03173839]], [[0.06219194, 0.04302473], [0.09738021, 0.06778009]]])
+    average = extreme_deconvolution(y, noise, amp, mean, covariance, projection=projection)
+    # Theirs.
+    assert average == pytest.approx(-1.3114744655258121, abs=1e-4)
+    # The formulas of the paper in NumPy, after 230 iterations.
+    assert average == pytest.approx(-1.31148186933, abs=1e-9)
+    np.testing.assert_allclose(mean, [[2.30368216, 1.70701478], [1.08009391, 0.88886669]], atol=1e-7)
+    np.testing.assert_allclose(covariance[0].ravel()[[0, 1, 3]], [0.44564599, 0.45667421, 0.45687268], atol=1e-7)
+    np.testing.assert_allclose(amp, [0.11968415, 0.88031585], atol=1e-7)
+    # Both triangles are written.
+    np.testing.assert_array_equal(covariance, covariance.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 1.0])
+def test_one_component_of_jobovy(sigma):
+    rng = np.random.default_rng(3)
+    y = rng.normal(1.0, 1.0, (3001, 1)) + rng.normal(0.0, 1.0, (3001, 1)) * sigma
+    amp, mean, covariance = np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))
+    extreme_deconvolution(y, np.full((3001, 1), sigma**2), amp, mean, covariance)
+    # Their tolerance: ten standard errors.
+    assert mean[0, 0] == pytest.approx(1.0, abs=10 / np.sqrt(3001))
+    assert covariance[0, 0, 0] == pytest.approx(1.0, abs=10 / np.sqrt(3001))
+
+
+@pytest.mark.parametrize("fixed", [True, [True, False, False]])
+@pytest.mark.parametrize("name", ["fixamp", "fixmean", "fixcovar"])
+def test_fixed_parameters(name, fixed):
+    _, X, S = clusters(300)
+    start = np.array([0.2, 0.3, 0.5]), np.array([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]]), np.array([np.eye(2)] * 3)
+    now = [v.copy() for v in start]
+    extreme_deconvolution(X, S, *now, maxiter=5, **{name: fixed})
+    for own, before, after in zip(("fixamp", "fixmean", "fixcovar"), start, now, strict=True):
+        same = np.isclose(before, after, rtol=1e-12, atol=0).reshape(3, -1).all(axis=1)
+        assert same.tolist() == (np.broadcast_to(fixed, 3).tolist() if own == name else [False] * 3)
+    assert now[0].sum() == pytest.approx(1.0)
+
+
+def test_weights_and_likelihood_of_jobovy():
+    _, X, S = clusters(100)
+    mixture = np.array([0.4, 0.6]), np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([np.eye(2)] * 2)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 100)
+    score = np.logaddexp.reduce(parts(X, S, *mixture)[0], axis=1)
+    assert extreme_deconvolution(X, S, *mixture, likeonly=True) == pytest.approx(score.mean(), rel=1e-12)
+    # Divided by N, not by the sum of the weights.
+    average = extreme_deconvolution(X, S, *mixture, likeonly=True, weight=weight)
+    assert average == pytest.approx((weight * score).sum() / 100, rel=1e-12)
+    assert extreme_deconvolution(X, S, *mixture, likeonly=True, weight=np.log(weight), logweight=True) == pytest.approx(average)
+
+
+def test_floor_of_covariances_of_jobovy():
+    _, X, S = clusters(100)
+    mixture = np.array([0.4, 0.6]), np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([np.eye(2)] * 2)
+    (alpha, mean, V), _ = step(X, S, *mixture)
+    now = [v.copy() for v in mixture]
+    extreme_deconvolution(X, S, *now, w=3.0, maxiter=1)
+    n = 100 * alpha[:, None, None]
+    np.testing.assert_allclose(now[2], (n * V + 3.0 * np.eye(2)) / (n + 1.0), rtol=1e-10)
+    np.testing.assert_allclose(now[1], mean, rtol=1e-10)
+
+
+def test_split_and_merge_leaves_a_poor_start():
+    rng = np.random.default_rng(5)
+    X = np.concatenate([rng.normal(c, 0.3, (200, 1)) for c in (-6.0, 0.0, 6.0)])
+    S = np.full((600, 1), 0.05)
+
+    def fitted(**how):
+        # Two components begin in one cluster, and one between the others.
+        now = np.ones(3) / 3, np.array([[-6.1], [-5.9], [3.0]]), np.full((3, 1, 1), 0.3)
+        return extreme_deconvolution(X, S, *now, **how), np.sort(now[1].ravel())
+
+    poor, _ = fitted()
+    good, means = fitted(splitnmerge=3)
+    assert good > poor + 0.1
+    np.testing.assert_allclose(means, [-6.0, 0.0, 6.0], atol=0.1)
+
+
+def test_astroml():
+    _, X, S = clusters(1000, seed=3)
+    xd = XDGMM(2, max_iter=200, tol=1e-3, random_state=0).fit(X, S)
+    # astroML's test: the fit finds the distribution of the true values.
+    order = np.argsort(xd.mu[:, 0])
+    np.testing.assert_allclose(xd.mu[order], [[-2.0, -2.0], [2.0, 2.0]], atol=0.1)
+    np.testing.assert_allclose(xd.V, [0.25 * np.eye(2)] * 2, atol=0.1)
+    mixture = xd.alpha, xd.mu, xd.V
+    log_p = parts(X, S, *mixture)[0]
+    np.testing.assert_allclose(xd.logprob_a(X, S), log_p, rtol=1e-9)
+    assert xd.logL(X, S) == pytest.approx(np.logaddexp.reduce(log_p, axis=1).sum(), rel=1e-12)
+    assert xd.score(X, S) * 1000 == pytest.approx(xd.logL(X, S))
+    assert (xd.predict(X, S) == log_p.argmax(axis=1)).all()
+    assert xd.sample(5, random_state=1).shape == (5, 2)
+    with pytest.raises(NotImplementedError):
+        xd.fit(X, S, R=np.eye(2))
+    bics, best, lowest = xd.bic_test(X, S, [1, 2, 3])
+    assert best == 2 and lowest == bics[1] and len(bics) == 3
+
+
+def test_condition_and_files_of_holoien(tmp_path):
+    xd = XDGMM(2, labels=["a", "b", "c"])
+    xd.alpha, xd.mu, xd.V = np.array([0.3, 0.7]), np.array([[0.0, 1.0, 2.0], [3.0, 1.0, 0.0]]), covariances(0, 2, 3)
+    given = xd.condition(np.array([np.nan, 0.5, np.nan]))
+    want = Mixture(xd.alpha, xd.mu, xd.V).condition({1: 0.5})
+    np.testing.assert_allclose(given.alpha, want.weights, rtol=1e-10)
+    np.testing.assert_allclose(given.mu, want.means, rtol=1e-10)
+    np.testing.assert_allclose(given.V, want.covariances, rtol=1e-9)
+    named = xd.condition(X_dict={"b": (0.5, 0.2)})
+    assert named.labels == ["a", "c"]
+    # A value with an error says less.
+    assert np.linalg.det(named.V[0]) > np.linalg.det(given.V[0])
+    xd.save_model(str(tmp_path / "xd.json"))
+    read = XDGMM().read_model(str(tmp_path / "xd.json"))
+    assert list(read.labels) == ["a", "b", "c"]
+    np.testing.assert_array_equal(read.V, xd.V)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical", "VEV"])
+def test_an_iteration_is_that_of_the_paper(kind):
+    _, X, S = clusters(400)
+    start = {"weights_init": [0.4, 0.6], "means_init": [[-1.0, -1.0], [1.0, 1.0]]}
+    precisions = {"full": [np.eye(2)] * 2, "tied": np.eye(2), "diag": np.ones((2, 2)), "spherical": np.ones(2), "VEV": [np.eye(2)] * 2}[
+        kind
+    ]
+    with pytest.warns(Warning):
+        xd = ExtremeDeconvolution(2, covariance_type=kind, reg_covar=0.0, max_iter=1, precisions_init=precisions, **start).fit(X, noise=S)
+    (alpha, mean, V), total = step(X, S, np.array([0.4, 0.6]), np.array([[-1.0, -1.0], [1.0, 1.0]]), np.array([np.eye(2)] * 2))
+    assert xd.lower_bound_ == pytest.approx(total / 400, rel=1e-12)
+    np.testing.assert_allclose(xd.weights_, alpha, rtol=1e-10)
+    np.testing.assert_allclose(xd.means_, mean, rtol=1e-10)
+    want = {
+        "full": V,
+        "tied": np.tensordot(alpha, V, 1),
+        "diag": np.diagonal(V, axis1=1, axis2=2),
+        "spherical": np.trace(V, axis1=1, axis2=2) / 2,
+    }
+    if kind in want:
+        np.testing.assert_allclose(xd.covariances_, want[kind], rtol=1e-9)
+
+
+def test_a_fit_recovers_the_truth():
+    true, X, S = clusters(20_000)
+    xd = ExtremeDeconvolution(2, tol=1e-6, max_iter=300, random_state=0).fit(X, noise=S)
+    np.testing.assert_allclose(xd.covariances_, [0.25 * np.eye(2)] * 2, atol=0.05)
+    assert GaussianMixture(2, random_state=0).fit(X).covariances_[0, 0, 0] > 0.8
+    values, around = xd.denoise(X, noise=S)
+    # The denoised values are nearer to the true ones, by what their covariances say.
+    error, expected = ((values - true) ** 2).sum(axis=1).mean(), np.trace(around, axis1=1, axis2=2).mean()
+    assert error == pytest.approx(expected, rel=0.05) and error < 0.5 * ((X - true) ** 2).sum(axis=1).mean()
+
+
+def test_all_forms_of_noise_agree():
+    _, X, S = clusters(600)
+    variances = np.random.default_rng(0).uniform(0.1, 1.0, (600, 2))
+    groups = np.arange(600) % 2
+    forms = [(S[0], np.broadcast_to(S[0], (600, 2, 2))), (variances, variances[:, :, None] * np.eye(2)), ((S[:2], groups), S[groups])]
+    for short, whole in forms:
+        fits = [ExtremeDeconvolution(2, random_state=0, max_iter=30).fit(X, noise=noise) for noise in (short, whole)]
+        np.testing.assert_allclose(fits[0].covariances_, fits[1].covariances_, rtol=1e-7)
+        for method in ("score_samples", "predict", "predict_proba"):
+            np.testing.assert_allclose(getattr(fits[0], method)(X, short), getattr(fits[0], method)(X, whole), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(fits[0].denoise(X, short)[1], fits[0].denoise(X, whole)[1], rtol=1e-9)
+
+
+def test_standardized_noise():
+    _, X, S = clusters(500)
+    units = np.array([1000.0, 0.01])
+    how = {"n_components": 2, "random_state": 0, "tol": 1e-8, "max_iter": 500, "reg_covar": 0.0}
+    plain = ExtremeDeconvolution(**how).fit(X, noise=S)
+    scaled = ExtremeDeconvolution(standardize=True, **how).fit(X * units, noise=S * np.outer(units, units))
+    order = [np.argsort(xd.means_[:, 0]) for xd in (plain, scaled)]
+    np.testing.assert_allclose(scaled.means_[order[1]] / units, plain.means_[order[0]], rtol=1e-4)
+    assert scaled.score(Measurements(X * units, S * np.outer(units, units))) == pytest.approx(
+        plain.score(Measurements(X, S)) - np.log(units).sum(), abs=1e-6
+    )
+
+
+def test_missing_values_and_projections():
+    _, X, S = clusters(400)
+    gaps = X.copy()
+    gaps[::3, 0] = np.nan
+    start = {"weights_init": [0.5, 0.5], "means_init": [[-1.0, -1.0], [1.0, 1.0]], "precisions_init": [np.eye(2)] * 2}
+    how = {"n_components": 2, "max_iter": 20, "tol": 0.0, **start}
+    with pytest.warns(Warning):
+        missing = ExtremeDeconvolution(missing=True, **how).fit(gaps, noise=S)
+        # The same rows, as projections to one axis and the other.
+        columns = np.where(np.arange(400) % 3 == 0, 1, 0)
+        projection = np.eye(2)[columns][:, None]
+        seen = X[np.arange(400), columns][:, None]
+        one = ExtremeDeconvolution(**how).fit(seen, noise=S[np.arange(400), columns, columns][:, None], projection=projection)
+        axis = np.where(np.arange(2) == columns[:, None], X, np.nan)
+        same = ExtremeDeconvolution(missing=True, **how).fit(axis, noise=S)
+    assert np.isfinite(missing.lower_bound_)
+    np.testing.assert_allclose(one.covariances_, same.covariances_, rtol=1e-8)
+    assert one.n_features_in_ == 2
+    values, around = one.denoise(seen, S[np.arange(400), columns, columns][:, None], projection)
+    assert values.shape == (400, 2) and around.shape == (400, 2, 2)
+    # A start without given parameters guesses the true values.
+    found = ExtremeDeconvolution(2, random_state=0, max_iter=200).fit(
+        X @ np.array([[1.0, 0.5], [0.2, 1.0]]), noise=S, projection=np.array([[[1.0, 0.2], [0.5, 1.0]]] * 400)
+    )
+    np.testing.assert_allclose(np.sort(found.means_[:, 0]), [-2.0, 2.0], atol=0.3)
+
+
+def test_selection_and_other_methods():
+    _, X, S = clusters(400)
+    measured = Measurements(X, S)
+    selection = gaussmix.select(measured, 3, estimator=ExtremeDeconvolution(max_iter=200), random_state=0)
+    assert selection.best.n_components == 2 and isinstance(selection.best, ExtremeDeconvolution)
+    xd = selection.best
+    assert xd.bic(measured) == pytest.approx(selection.table[1].criterion)
+    assert xd.icl(measured) >= xd.bic(measured)
+    several = ExtremeDeconvolution(2, n_init=3, random_state=0).fit(X, noise=S)
+    assert several.score(measured) >= clone(several).set_params(n_init=1).fit(X, noise=S).score(measured) - 1e-3
+    frozen = ExtremeDeconvolution(2, means_init=np.zeros((2, 2)), freeze="means", random_state=0, max_iter=500).fit(X, noise=S)
+    assert (frozen.means_ == 0.0).all()
+    weighted = ExtremeDeconvolution(2, random_state=0).fit(X, noise=S, sample_weight=np.where(X[:, 0] > 0, 1.0, 1e-6))
+    assert weighted.means_.mean() > 0.5
+    labelled = ExtremeDeconvolution(2, random_state=0).fit(X, noise=S, labels=np.where(X[:, 0] > 3, 1, -1))
+    assert labelled.means_[1, 0] > labelled.means_[0, 0]
+
+
+def test_draws():
+    xd = ExtremeDeconvolution.from_parameters([1.0], [[1.0, 2.0]], [np.eye(2)], random_state=0)
+    n = 20_000
+    S = np.array([[1.0, 0.5], [0.5, 2.0]])
+    for noise in (S, np.broadcast_to(S, (n, 2, 2))):
+        X, _ = xd.sample(n, noise)
+        np.testing.assert_allclose(np.cov(X.T), np.eye(2) + S, atol=0.1)
+    X, _ = xd.sample(n, np.tile([1.0, 3.0], (n, 1)))
+    np.testing.assert_allclose(X.var(axis=0), [2.0, 4.0], atol=0.1)
+    assert xd.sample(3)[0].shape == (3, 2)
+
+
+def test_bad_input():
+    X, S = np.zeros((5, 2)), np.array([np.eye(2)] * 5)
+    S[3] = [[1.0, 2.0], [2.0, 1.0]]
+    for noise, text in [
+        (S, "row 3"),
+        (-np.ones((5, 2)), "row 0"),
+        (np.ones((4, 2)), "shape"),
+        (np.eye(3), "shape"),
+        ((S[:1], np.arange(5)), "row 1|no row"),
+        ((S[0], [0] * 5), "groups"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            ExtremeDeconvolution().fit(X, noise=noise)
+    with pytest.raises(TypeError, match="noise"):
+        ExtremeDeconvolution().fit(X)
+    with pytest.raises(ValueError, match="may be"):
+        ExtremeDeconvolution().fit(X[:2], noise=np.eye(2))
+    with pytest.raises(ValueError, match="projection"):
+        ExtremeDeconvolution().fit(X, noise=np.ones((5, 2)), projection=np.zeros((4, 2, 2)))
+    with pytest.raises(ValueError, match="GPU"):
+        ExtremeDeconvolution(device="cuda").fit(X, noise=np.ones((5, 2)))
+
+
+def test_program(tmp_path):
+    _, X, S = clusters(500)
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",")
+    np.save(tmp_path / "s.npy", S.reshape(500, 4))
+    code = "from gaussmix._program import main; import sys; sys.exit(main())"
+
+    def gmm(*arguments):
+        return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    for more in ([], ["--standardize"]):
+        done = gmm("fit", "x.csv", "-k", 2, "--noise", "s.npy", "-o", "m.json", "--force", "--max-iter", 300, "--tol", 1e-6, *more)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(np.diagonal(Mixture.load(tmp_path / "m.json").covariances, axis1=1, axis2=2), 0.25, atol=0.15)
+    np.savetxt(tmp_path / "bad.csv", S[:3].reshape(3, 4), delimiter=",")
+    bad = gmm("fit", "x.csv", "-k", 2, "--noise", "bad.csv")
+    assert bad.returncode != 0 and "3 rows of 4 columns" in bad.stderr

@@ -84,7 +84,8 @@ impl SequenceOptions {
     fn load(self, model: Option<Vec<String>>) -> anyhow::Result<Loaded> {
         let Self { table, by, missing, memory } = self;
         let selection = ColumnSelection { by: by.clone(), ..table.selection(model, None) };
-        let options = DataOptions { table, device: Device::Cpu, kernel: None, float64: false, missing, memory };
+        let options =
+            DataOptions { table, device: Device::Cpu, kernel: None, float64: false, missing, noise: None, memory };
         let mut input = Input::open(&options, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         if source.is_chunked() {

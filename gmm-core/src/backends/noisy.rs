@@ -68,6 +68,7 @@ impl<'a> NoisyEvaluator<'a> {
         work: impl Fn(&mut (dyn Evaluator + 'a), &Mixture) -> Result<T>,
     ) -> Result<Vec<T>> {
         check_features(mixture, self.n_features())?;
+        mixture.check_no_noise("noise of the samples, under the density")?;
         let of_group = |group: &mut Group<'a>| {
             let measured = group.measured(mixture)?;
             work(group.engine.as_mut(), &measured).map_err(|error| group.of_all(error))
@@ -258,6 +259,7 @@ impl Evaluator for NoisyEvaluator<'_> {
 
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.n_features())?;
+        mixture.check_no_noise("noise of the samples, under the density")?;
         let mut groups = self.groups.iter_mut().map(|group| group.statistics(mixture));
         let Some(first) = groups.next() else { return Err(Error::EmptyData { rows: 0, columns: self.n_features() }) };
         let mut sum = first?;

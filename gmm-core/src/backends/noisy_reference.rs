@@ -32,6 +32,7 @@ impl<'a> NoisyReference<'a> {
         mut visit: impl FnMut(usize, &[OfComponent], &[f64], f64) -> Result<()>,
     ) -> Result<()> {
         check_features(mixture, self.0.n_true_values())?;
+        mixture.check_no_noise("noise of the samples, under the density")?;
         let true_values = TrueValues::new(&self.0, mixture);
         let interrupt = Interrupt::current();
         for row in 0..self.0.n_samples() {

@@ -142,6 +142,7 @@ impl<'a> OwnNoise<'a> {
 
     fn parameters(&self, mixture: &Mixture) -> Result<Parameters> {
         check_features(mixture, self.n_features())?;
+        mixture.check_no_noise("noise of the samples, under the density")?;
         Ok(Parameters::new(mixture, self.isa.run(Lanes)))
     }
 

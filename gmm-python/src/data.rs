@@ -189,7 +189,7 @@ pub fn denoise<'py>(
     // SAFETY: `arrays` lives to the end of this function, and the noise does not.
     let noise::Borrowed { noise, arrays } = unsafe { noise.borrow()? };
     let values = |samples: Samples<'_>| mixture.0.denoise(&samples);
-    let work = || checked(x, missing)?.with_noise(noise).and_then(values);
+    let work = || checked(x, missing)?.with_noise(noise.reborrow()).and_then(values);
     let (values, covariances) = interruptible(py, numbers(dim(x)), work)?.map_err(exception)?;
     drop(arrays);
     Ok((values.into_pyarray(py), covariances.into_pyarray(py)))

@@ -7,7 +7,7 @@ import gaussmix
 import numpy as np
 import pytest
 from gaussmix import GaussianMixture, Mixture
-from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, extreme_deconvolution
+from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, _Fit, extreme_deconvolution
 from sklearn.base import clone
 
 
@@ -65,6 +65,20 @@ def test_doctest_of_jobovy():
     np.testing.assert_allclose(amp, [0.11968415, 0.88031585], atol=1e-7)
     # Both triangles are written.
     np.testing.assert_array_equal(covariance, covariance.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("fixed", [None, [True, False]])
+def test_the_engine_and_the_formulas_agree(fixed):
+    # The start of the doctest, and its end, are not positive definite, so NumPy computes them.
+    y = np.random.RandomState(1).normal(1.0, 1.0, (200, 2))
+    S, projection = covariances(0, 200, 2), np.random.RandomState(2).normal(size=(200, 2, 3))
+    weights = np.random.RandomState(3).uniform(0.5, 2.0, 200)
+    start = np.array([0.3, 0.7]), np.array([[0.0, 1.0, 0.5], [1.0, 0.0, -0.5]]), covariances(4, 2, 3)
+    masks = {name: np.array([False, False] if fixed is None else fixed) for name in ("weights", "means", "covariances")}
+    one, other = (_Fit(Measurements(y, S, projection), weights, *start) for _ in range(2))
+    assert one.iterate(masks, 0.5) == pytest.approx(other._iterate_by_formulas(masks, 0.5), rel=1e-12)
+    for a, b in zip(one.parameters, other.parameters, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.5, 1.0])
@@ -228,21 +242,21 @@ def test_standardized_noise():
     )
 
 
+@pytest.mark.filterwarnings("ignore:Best performing")
 def test_missing_values_and_projections():
     _, X, S = clusters(400)
     gaps = X.copy()
     gaps[::3, 0] = np.nan
     start = {"weights_init": [0.5, 0.5], "means_init": [[-1.0, -1.0], [1.0, 1.0]], "precisions_init": [np.eye(2)] * 2}
     how = {"n_components": 2, "max_iter": 20, "tol": 0.0, **start}
-    with pytest.warns(Warning):
-        missing = ExtremeDeconvolution(missing=True, **how).fit(gaps, noise=S)
-        # The same rows, as projections to one axis and the other.
-        columns = np.where(np.arange(400) % 3 == 0, 1, 0)
-        projection = np.eye(2)[columns][:, None]
-        seen = X[np.arange(400), columns][:, None]
-        one = ExtremeDeconvolution(**how).fit(seen, noise=S[np.arange(400), columns, columns][:, None], projection=projection)
-        axis = np.where(np.arange(2) == columns[:, None], X, np.nan)
-        same = ExtremeDeconvolution(missing=True, **how).fit(axis, noise=S)
+    missing = ExtremeDeconvolution(missing=True, **how).fit(gaps, noise=S)
+    # The same rows, as projections to one axis and the other.
+    columns = np.where(np.arange(400) % 3 == 0, 1, 0)
+    projection = np.eye(2)[columns][:, None]
+    seen = X[np.arange(400), columns][:, None]
+    one = ExtremeDeconvolution(**how).fit(seen, noise=S[np.arange(400), columns, columns][:, None], projection=projection)
+    axis = np.where(np.arange(2) == columns[:, None], X, np.nan)
+    same = ExtremeDeconvolution(missing=True, **how).fit(axis, noise=S)
     assert np.isfinite(missing.lower_bound_)
     np.testing.assert_allclose(one.covariances_, same.covariances_, rtol=1e-8)
     assert one.n_features_in_ == 2
@@ -317,10 +331,10 @@ def test_program(tmp_path):
     def gmm(*arguments):
         return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, check=False)
 
-    for more in ([], ["--standardize"]):
-        done = gmm("fit", "x.csv", "-k", 2, "--noise", "s.npy", "-o", "m.json", "--force", "--max-iter", 300, "--tol", 1e-6, *more)
+    for name, more in (("plain.json", []), ("units.json", ["--standardize"])):
+        done = gmm("fit", "x.csv", "-k", 2, "--noise", "s.npy", "-o", name, "--max-iter", 300, "--tol", 1e-6, *more)
         assert done.returncode == 0, done.stderr
-        np.testing.assert_allclose(np.diagonal(Mixture.load(tmp_path / "m.json").covariances, axis1=1, axis2=2), 0.25, atol=0.15)
+        np.testing.assert_allclose(np.diagonal(Mixture.load(tmp_path / name).covariances, axis1=1, axis2=2), 0.25, atol=0.15)
     np.savetxt(tmp_path / "bad.csv", S[:3].reshape(3, 4), delimiter=",")
     bad = gmm("fit", "x.csv", "-k", 2, "--noise", "bad.csv")
     assert bad.returncode != 0 and "3 rows of 4 columns" in bad.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -257,23 +258,69 @@ def _mask(given: Any, k: int) -> NDArray[np.bool_]:
 class _Fit:
     """The samples and the state of a fit as `extreme_deconvolution` makes it."""
 
-    def __init__(self, data: _core.Data, mean_weight: float, amp: _Float64, mean: _Float64, covariance: _Float64) -> None:
-        self.data, self.mean_weight = data, mean_weight
-        self.mixture = _core.Mixture(amp, mean, covariance, "full")
+    def __init__(self, measured: Measurements, weights: _Float64 | None, amp: _Float64, mean: _Float64, covariance: _Float64) -> None:
+        self.measured, self.weights, self.parameters = measured, weights, (amp, mean, covariance)
+        n = len(cast(_Float64, measured.X))
+        self.data = _core.Data(measured.X, weights, noise=measured._given(n))  # type: ignore[arg-type]
+        self.mean_weight = self.data.total_weight / n
         self.average = -np.inf
+
+    @property
+    def mixture(self) -> _core.Mixture:
+        return _core.Mixture(*self.parameters, "full")
 
     def iterate(self, fixed: dict[str, NDArray[np.bool_]], w: float) -> float:
         """Make an iteration of EM; give the average log-likelihood before it."""
-        statistics = self.data.e_step(self.mixture)
+        try:
+            before = self.mixture
+        except _core.IllDefinedError:
+            # Covariances to start with need only make those of the samples, with their noise, positive definite.
+            return self._iterate_by_formulas(fixed, w)
+        statistics = self.data.e_step(before)
         names = [f"{name}={','.join(map(str, np.flatnonzero(mask)))}" for name, mask in fixed.items() if mask.any()]
-        mixture, _ = statistics.update(self.mixture, 0.0, sorted(names))
-        if w > 0.0:
-            counts, covariances = statistics.counts[:, np.newaxis, np.newaxis], np.array(mixture.covariances)
-            free = ~fixed["covariances"]
-            covariances[free] = ((counts * covariances + w * np.eye(covariances.shape[1])) / (counts + 1.0))[free]
-            mixture = _core.Mixture(mixture.weights, mixture.means, covariances, "full")
-        self.mixture = mixture
+        mixture, _ = statistics.update(before, 0.0, sorted(names))
+        covariances = self._with_floor(statistics.counts, mixture.covariances, fixed["covariances"], w)
+        self.parameters = mixture.weights, mixture.means, covariances
         return statistics.log_likelihood / statistics.weight * self.mean_weight
+
+    @staticmethod
+    def _with_floor(counts: _Float64, covariances: _Float64, fixed: NDArray[np.bool_], w: float) -> _Float64:
+        n = np.where(fixed, np.inf, counts)[:, np.newaxis, np.newaxis]
+        floor = (w * np.eye(covariances.shape[1]) - covariances) / (n + 1.0)
+        return covariances + floor if w > 0.0 else covariances
+
+    def _iterate_by_formulas(self, fixed: dict[str, NDArray[np.bool_]], w: float) -> float:
+        y, S, projection = (np.asarray(part, dtype=np.float64) for part in self.measured)
+        n, c = y.shape
+        S = S[:, :, np.newaxis] * np.eye(c) if S.ndim == 2 else S
+        R = np.broadcast_to(np.eye(c), (n, c, c)) if projection.ndim == 0 else projection
+        amp, means, covariances = self.parameters
+        parts = []
+        for mean, V in zip(means, covariances, strict=True):
+            T, delta = R @ V @ R.transpose(0, 2, 1) + S, y - R @ mean
+            inverse = np.linalg.inv(T)
+            sign, log_det = np.linalg.slogdet(T)
+            if not (sign > 0.0).all():
+                raise ValueError(f"xcovar is not positive definite, nor is it with the noise of row {np.argmin(sign)}; give another start")
+            log_p = -0.5 * (np.einsum("ni,nij,nj->n", delta, inverse, delta) + log_det + c * np.log(2 * np.pi))
+            gain = V @ R.transpose(0, 2, 1) @ inverse
+            parts.append((log_p, np.einsum("nij,nj->ni", gain, delta), V - gain @ R @ V))
+        log_p, shift, spread = (np.array(part) for part in zip(*parts, strict=True))
+        log_p += np.log(amp)[:, np.newaxis]
+        score = np.logaddexp.reduce(log_p, axis=0)
+        weights = np.ones(n) if self.weights is None else self.weights
+        q = np.exp(log_p - score) * weights
+        counts = q.sum(axis=1)
+        moved = np.where(fixed["means"][:, np.newaxis], 0.0, np.einsum("kn,kni->ki", q, shift) / counts[:, np.newaxis])
+        delta = shift - moved[:, np.newaxis]
+        second = np.einsum("kn,knij->kij", q, delta[..., np.newaxis] * delta[..., np.newaxis, :] + spread)
+        new = np.where(fixed["covariances"][:, np.newaxis, np.newaxis], covariances, second / counts[:, np.newaxis, np.newaxis])
+        new = (new + new.transpose(0, 2, 1)) / 2.0
+        free = ~fixed["weights"]
+        shares = np.where(free, counts, 0.0) / max(counts[free].sum(), np.finfo(float).tiny)
+        amp = np.where(free, shares * (1.0 - amp[~free].sum()), amp)
+        self.parameters = amp, means + moved, self._with_floor(counts, new, fixed["covariances"], w)
+        return float(weights @ score) / n
 
     def run(self, fixed: dict[str, NDArray[np.bool_]], tol: float, maxiter: float, w: float) -> None:
         """Iterate until the average rises by at most `tol`."""
@@ -287,23 +334,24 @@ class _Fit:
 
     def candidates(self) -> list[tuple[int, int, int]]:
         """Order the triples of components to merge, j and k, and to split, l, the most promising first."""
-        r, k = self.data.responsibilities(self.mixture), len(self.mixture.weights)
-        merge = r.T @ r
+        r = self.data.responsibilities(self.mixture)
+        merge, k = r.T @ r, r.shape[1]
         statistics = self.data.e_step(self.mixture)
         # How far the true values of a component, given the samples, are from its density.
-        precisions, means = np.linalg.inv(self.mixture.covariances), self.mixture.means
+        _, means, covariances = self.parameters
+        precisions = np.linalg.inv(covariances)
         delta = statistics.means - means
         scatter = statistics.scatter + statistics.counts[:, None, None] * delta[:, :, None] * delta[:, None, :]
-        log_det = np.linalg.slogdet(self.mixture.covariances)[1] + means.shape[1] * np.log(2 * np.pi)
+        log_det = np.linalg.slogdet(covariances)[1] + means.shape[1] * np.log(2 * np.pi)
         spread = 0.5 * (np.einsum("kij,kij->k", precisions, scatter) + statistics.counts * log_det)
         split = np.where(r > 0.0, r * np.log(np.where(r > 0.0, r, 1.0)), 0.0).sum(axis=0) + spread
         pairs = sorted(combinations(range(k), 2), key=lambda pair: -merge[pair])
         return [(j, m, s) for j, m in pairs for s in sorted(set(range(k)) - {j, m}, key=lambda s: -split[s])]
 
-    def merged_and_split(self, triple: tuple[int, int, int], random: np.random.RandomState) -> _core.Mixture:
+    def merged_and_split(self, triple: tuple[int, int, int], random: np.random.RandomState) -> _Fit:
         """Merge two components, and split a third."""
         j, k, s = triple
-        amp, means, covariances = (np.array(v) for v in (self.mixture.weights, self.mixture.means, self.mixture.covariances))
+        amp, means, covariances = (np.array(part) for part in self.parameters)
         shares = amp[[j, k]] / amp[[j, k]].sum()
         means[j] = shares @ means[[j, k]]
         covariances[j] = np.tensordot(shares, covariances[[j, k]], 1)
@@ -313,7 +361,9 @@ class _Fit:
         amp[[k, s]] = amp[s] / 2.0
         means[[k, s]] = means[s] + np.sqrt(width) * random.standard_normal((2, d))
         covariances[[k, s]] = width * np.eye(d)
-        return _core.Mixture(amp, means, covariances, "full")
+        other = copy(self)
+        other.parameters = amp, means, covariances
+        return other
 
 
 @documented
@@ -365,11 +415,10 @@ def extreme_deconvolution(
     noise = np.asarray(ycovar, dtype=np.float64)
     if noise.ndim == 2 and noise.shape == (n, n):
         noise = noise[:, :, np.newaxis] * np.eye(n)
-    measured = Measurements(y, noise, projection)
-    data = _core.Data(y, weights, noise=measured._given(n))
-    fit = _Fit(data, data.total_weight / n, np.asarray(xamp, dtype=np.float64) / np.sum(xamp), xmean, covariance)
+    amp = np.asarray(xamp, dtype=np.float64) / np.sum(xamp)
+    fit = _Fit(Measurements(y, noise, projection), weights, amp, np.array(xmean, dtype=np.float64), covariance)
     if likeonly:
-        return data.mean_score(fit.mixture) * fit.mean_weight
+        return float(fit.data.mean_score(fit.mixture) * fit.mean_weight)
     fixed = {name: _mask(given, k) for name, given in (("weights", fixamp), ("means", fixmean), ("covariances", fixcovar))}
     fit.run(fixed, tol, maxiter, w)
     tries = k * (k - 1) * (k - 2) // 2 if maxsnm else splitnmerge
@@ -378,15 +427,14 @@ def extreme_deconvolution(
     while better:
         better = False
         for triple in fit.candidates()[:tries]:
-            other = _Fit(data, fit.mean_weight, fit.mixture.weights, fit.mixture.means, fit.mixture.covariances)
-            other.mixture = fit.merged_and_split(triple, random)
+            other = fit.merged_and_split(triple, random)
             others = ~np.isin(np.arange(k), triple)
             other.run({name: mask | others for name, mask in fixed.items()}, tol, maxiter, w)
             other.run(fixed, tol, maxiter, w)
             if other.average > fit.average + tol:
                 fit, better = other, True
                 break
-    xamp[:], xmean[:], xcovar[:] = fit.mixture.weights, fit.mixture.means, fit.mixture.covariances
+    xamp[:], xmean[:], xcovar[:] = fit.parameters
     if logfile is not None:
         with open(f"{logfile}_loglike.log", "a", encoding="utf-8") as file:
             file.write(f"{fit.average}\n")
@@ -447,28 +495,26 @@ class XDGMM:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start.fit(x)
-        data = self._data(X, Xerr)
-        fit = _Fit(data, 1.0, start.weights_, start.means_, start.covariances_)
+        fit = _Fit(self._measured(x, Xerr), None, start.weights_, start.means_, start.covariances_)
         none = {name: np.zeros(self.n_components, bool) for name in ("weights", "means", "covariances")}
         tol = self.tol / len(x) if self.method == "astroML" else self.tol
         fit.run(none, tol, self.max_iter, self.w if self.method == "Bovy" else 0.0)
-        self._set(fit.mixture)
+        self.alpha, self.mu, self.V = fit.parameters
         return self
-
-    def _set(self, mixture: Any) -> None:
-        self.alpha, self.mu, self.V = mixture.weights, mixture.means, mixture.covariances
 
     def _engine(self) -> _core.Mixture:
         if self.mu is None:
             raise ValueError("the mixture is not fitted; call fit, or set alpha, mu and V")
         return _core.Mixture(self.alpha, self.mu, self.V, "full")
 
+    @staticmethod
+    def _measured(X: Any, Xerr: Any) -> Measurements:
+        x, noise = _numbers(X, "X"), np.asarray(Xerr, dtype=np.float64)
+        return Measurements(x, noise[:, :, np.newaxis] * np.eye(x.shape[1]) if noise.ndim == 2 else noise)
+
     def _data(self, X: Any, Xerr: Any) -> _core.Data:
-        x = _numbers(X, "X")
-        noise = np.asarray(Xerr, dtype=np.float64)
-        if noise.ndim == 2:
-            noise = noise[:, :, np.newaxis] * np.eye(x.shape[1])
-        return _core.Data(x, noise=Measurements(x, noise)._given(len(x)))
+        x, noise, _ = measured = self._measured(X, Xerr)
+        return _core.Data(x, noise=measured._given(len(noise)))  # type: ignore[arg-type]
 
     def logprob_a(self, X: ArrayLike, Xerr: ArrayLike) -> _Float64:
         """Return the logarithms of the parts of each component in the density.
@@ -611,6 +657,6 @@ class XDGMM:
         Returns: self : XDGMM -- The mixture.
         """
         mixture = Mixture.load(filename)
-        self._set(mixture)
+        self.alpha, self.mu, self.V = mixture.weights, mixture.means, mixture.covariances
         self.n_components, self.labels = mixture.n_components, mixture.feature_names
         return self

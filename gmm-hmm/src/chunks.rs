@@ -223,7 +223,7 @@ impl Boundaries {
                 prior = logs::predict(&chain.transitions, &last);
                 entries.push(last);
             }
-            Ok::<_, gmm_host::Error>((total, entries))
+            Result::Ok((total, entries))
         };
         let backwards = || {
             let (mut room, mut exits) = (Room::default(), vec![vec![0.0; chain.n_states()]]);
@@ -234,7 +234,7 @@ impl Boundaries {
                 exits.push(exit);
             }
             exits.reverse();
-            Ok::<_, gmm_host::Error>(exits)
+            Result::Ok(exits)
         };
         let (onwards, exits) = rayon::join(onwards, backwards);
         let (log_likelihood, entries) = onwards?;

@@ -1,7 +1,7 @@
 //! The recursions over a chunk of rows, with probabilities scaled to sum one.
 //!
 //! A state whose scaled probability underflows is lost. If every transition is possible, the other states outweigh it
-//! by far. Otherwise the lost state can be the only one that explains later rows, so [`forward`] and [`backward`] stop,
+//! by far. Otherwise, the lost state can be the only one that explains later rows, so [`forward`] and [`backward`] stop,
 //! and [`logs`](super::logs) takes over.
 use crate::tile::exp;
 use gmm_core::reproducible::Functions;

@@ -366,15 +366,3 @@ fn reproducible_fits_refuse_what_needs_eigenvectors() {
     assert!(loaded.unwrap_err().to_string().contains("loaded for cpu"));
     assert!(of_model.contains("VEV") && of_start.contains("hierarchical"), "{of_model}, {of_start}");
 }
-
-#[test]
-fn zz_tree_times() {
-    for (n, models) in [(2000, &["EII", "EEE", "VII", "VVV"][..]), (20000, &["EII", "EEE"][..])] {
-        let x = crate::common::normal(5, n, 20, 0.0);
-        for model in models {
-            let start = std::time::Instant::now();
-            let tree = Hierarchy::new(x.view(), model.parse().unwrap(), Transformation::None).unwrap();
-            eprintln!("TREE {n} {model} {:?} {:?}", start.elapsed(), tree.mergers.len());
-        }
-    }
-}

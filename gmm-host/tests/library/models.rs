@@ -156,7 +156,7 @@ fn pooled_mergers_are_the_cheapest() {
             };
             let added = |i: usize, j: usize| {
                 let ((_, a, mean), (_, b, other)) = (&groups[i], &groups[j]);
-                (a * b / (a + b), DVector::from_iterator(3, (mean - other).into_iter()))
+                (a * b / (a + b), DVector::from_iterator(3, mean - other))
             };
             let cost = |(i, j)| {
                 let (share, delta) = added(i, j);

@@ -190,7 +190,7 @@ impl<'p> Pass<'p, '_> {
         let mut longs = longs.iter().enumerate().peekable();
         for s in 0..self.sequences.len() {
             if let Some((l, long)) = longs.next_if(|(_, long)| long.sequence == s) {
-                units.extend((first < s).then(|| Unit::Sequences(first..s)));
+                units.extend((first < s).then_some(Unit::Sequences(first..s)));
                 let n_chunks = chunks(&self.sequences.rows(long.sequence), self.chunk).count();
                 if !matches!(self.wanted, Wanted::Scores) {
                     units.extend((0..n_chunks).map(|c| Unit::Chunk(l, c)));

@@ -180,7 +180,7 @@ pub(crate) fn forward(transitions: &Transitions, first: &[f64], emissions: &[f64
             lost |= predicted > 0.0 && *v < LEAST;
         }
         let c = sum(row);
-        if !(c > LEAST) || lost && transitions.kind != Kind::AllPossible {
+        if c.is_nan() || c <= LEAST || lost && transitions.kind != Kind::AllPossible {
             return None;
         }
         let scale = 1.0 / c;
@@ -245,7 +245,7 @@ fn step_back(transitions: &Transitions, beta: &mut [f64], emission: &[f64], weig
     let c = sum(weighted);
     let scale = 1.0 / c;
     weighted.iter_mut().for_each(|v| *v *= scale);
-    if !(c > LEAST) || !transitions.suffice(beta, weighted) {
+    if c.is_nan() || c <= LEAST || !transitions.suffice(beta, weighted) {
         return None;
     }
     multiply(&weighted[..k], &transitions.backward, beta);

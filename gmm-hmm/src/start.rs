@@ -76,7 +76,7 @@ impl HiddenMarkov {
                 Covariances::Full(Array1::<f64>::ones(k * m).insert_axis(Axis(1)).insert_axis(Axis(2)) * &whole)
             }
             CovarianceType::Tied => Covariances::Tied(whole),
-            CovarianceType::Diag => Covariances::Diag(Array2::<f64>::ones((k * m, 1)) * &whole.diag()),
+            CovarianceType::Diag => Covariances::Diag(Array2::<f64>::ones((k * m, 1)) * whole.diag()),
             CovarianceType::Spherical => {
                 Covariances::Spherical(Array1::from_elem(k * m, whole.diag().sum() / d as f64))
             }

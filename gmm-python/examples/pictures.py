@@ -58,8 +58,24 @@ def main(folder=ROOT / "docs"):
     states_over_time().savefig(folder / "hmm.svg", metadata={"Date": None})
     deconvolution().savefig(folder / "deconvolution.svg", metadata={"Date": None})
     plt.close("all")
+<<<<<<< HEAD
     names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "hmm", "deconvolution"]
     names += [f"mclust-{name}" for name in ("bic", "models", "faithful", "pairs", "bootstrap", "clusters")]
+=======
+    names = (
+        "python-fit",
+        "python-select",
+        "concentration",
+        "many",
+        "estimators",
+        "between",
+        "moves",
+        "gradients",
+        "mclust-bic",
+        "mclust-models",
+        "deconvolution",
+    )
+>>>>>>> w-xd
     return [folder / f"{name}.svg" for name in names]
 
 
@@ -98,9 +114,7 @@ def velocities(side=100, stars=200):
     rotation, share = 200 * x / np.hypot(0.3, np.hypot(x, y)), 0.3 + 0.4 * np.exp(-4 * (x**2 + y**2))
     of_disc = rng.random((stars, side * side)) < share
     speeds = np.where(of_disc, rng.normal(rotation, 20, of_disc.shape), rng.normal(0, 90, of_disc.shape))
-    many = fit_many(
-        speeds.T.reshape(-1, 1), GaussianMixture(2, random_state=0), groups=np.repeat(np.arange(side * side), stars)
-    )
+    many = fit_many(speeds.T.reshape(-1, 1), GaussianMixture(2, random_state=0), groups=np.repeat(np.arange(side * side), stars))
     # The disc is the narrow component.
     cells, narrow = np.arange(len(many)), np.argmin(many.covariances_[:, :, 0, 0], axis=1)
     maps = {
@@ -353,12 +367,13 @@ def deconvolution():
     ordinary = GaussianMixture(3, random_state=0).fit(X).mixture_
     deconvolved = ExtremeDeconvolution(3, tol=1e-6, max_iter=1000, random_state=0).fit(X, noise=noise).mixture_
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), sharex=True, sharey=True, layout="constrained")
-    for mean, covariance in list(zip(X, noise, strict=True))[::10]:
+    for mean, covariance in list(zip(X, noise, strict=True))[::40]:
         ellipses(axes[0], Mixture([1.0], [mean], [covariance]), "0.75", linewidth=0.5)
-    axes[0].plot(*X.T, "k.", markersize=2)
-    axes[0].set_title("measurements; the noise of each tenth")
+    some = X[::5]
+    axes[0].plot(*some.T, "k.", markersize=2)
+    axes[0].set_title("measurements, and the noise of some")
     for ax, fitted, title in ((axes[1], ordinary, "ordinary fit"), (axes[2], deconvolved, "deconvolved")):
-        ax.plot(*X.T, ".", color="0.8", markersize=2)
+        ax.plot(*some.T, ".", color="0.8", markersize=2)
         ellipses(ax, truth, "k", linewidth=1, linestyle="--")
         ellipses(ax, fitted, "C1")
         ax.set_title(f"{title}, and the truth (dashed)")

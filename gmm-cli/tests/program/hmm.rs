@@ -12,8 +12,8 @@ fn write(folder: &Path) {
     let mut text = String::from("walk,x,y\n");
     for t in 0..100 {
         for walk in ["c", "a", "b"] {
-            let level = f64::from((t + walk.len()) / 20 % 2) * 6.0;
-            let (i, shift) = (f64::from(t), f64::from(walk.as_bytes()[0]));
+            let level = ((t + walk.len()) / 20 % 2) as f64 * 6.0;
+            let (i, shift) = (t as f64, f64::from(walk.as_bytes()[0]));
             text += &format!("{walk},{:.3},{:.3}\n", level + (i * 1.7 + shift).sin(), level + (i * 2.3 - shift).cos());
         }
     }

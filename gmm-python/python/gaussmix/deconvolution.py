@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from . import _core
 from ._arrays import Floats, checked_weights, load, n_threads, validated
-from ._documentation import documented
+from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._mixture import Mixture
 from ._parameters import count
@@ -123,12 +123,14 @@ class _MeasuredSamples(ArraySamples):
         return super().start(random_state, total_weight)
 
 
+@with_documentation_of(GaussianMixture)
 @documented
 class ExtremeDeconvolution(GaussianMixture):
     """A Gaussian mixture of the true values behind samples with known noise, fitted by expectation-maximisation.
 
-    Parameters and attributes are those of :class:`gaussmix.GaussianMixture`: frozen parameters, priors, starts,
-    several runs and covariance types. Wherever it takes samples, it takes :class:`Measurements` too.
+    Attributes are those of :class:`gaussmix.GaussianMixture`. Wherever it takes samples, it takes
+    :class:`Measurements` too.
+    Parameters: **params : dict -- Those of :class:`gaussmix.GaussianMixture`.
     Examples:
     >>> import numpy as np
     >>> from gaussmix.deconvolution import ExtremeDeconvolution
@@ -320,7 +322,7 @@ class _Fit:
         shares = np.where(free, counts, 0.0) / max(counts[free].sum(), np.finfo(float).tiny)
         amp = np.where(free, shares * (1.0 - amp[~free].sum()), amp)
         self.parameters = amp, means + moved, self._with_floor(counts, new, fixed["covariances"], w)
-        return float(weights @ score) / n
+        return float((weights * score).sum() / n)
 
     def run(self, fixed: dict[str, NDArray[np.bool_]], tol: float, maxiter: float, w: float) -> None:
         """Iterate until the average rises by at most `tol`."""

@@ -58,24 +58,8 @@ def main(folder=ROOT / "docs"):
     states_over_time().savefig(folder / "hmm.svg", metadata={"Date": None})
     deconvolution().savefig(folder / "deconvolution.svg", metadata={"Date": None})
     plt.close("all")
-<<<<<<< HEAD
     names = ["python-fit", "python-select", "concentration", "many", "estimators", "between", "moves", "gradients", "hmm", "deconvolution"]
     names += [f"mclust-{name}" for name in ("bic", "models", "faithful", "pairs", "bootstrap", "clusters")]
-=======
-    names = (
-        "python-fit",
-        "python-select",
-        "concentration",
-        "many",
-        "estimators",
-        "between",
-        "moves",
-        "gradients",
-        "mclust-bic",
-        "mclust-models",
-        "deconvolution",
-    )
->>>>>>> w-xd
     return [folder / f"{name}.svg" for name in names]
 
 

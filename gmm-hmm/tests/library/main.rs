@@ -13,17 +13,17 @@ use ndarray::{Array1, Array2, Array3};
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    pub fn next(&mut self) -> f64 {
+    pub fn draw(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
     pub fn array(&mut self, rows: usize, columns: usize) -> Array2<f64> {
-        Array2::from_shape_simple_fn((rows, columns), || self.next())
+        Array2::from_shape_simple_fn((rows, columns), || self.draw())
     }
 
     pub fn probabilities(&mut self, n: usize) -> Array1<f64> {
-        let v = Array1::from_shape_simple_fn(n, || self.next() + 0.05);
+        let v = Array1::from_shape_simple_fn(n, || self.draw() + 0.05);
         let sum = v.sum();
         v / sum
     }

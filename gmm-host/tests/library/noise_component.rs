@@ -38,10 +38,10 @@ fn noise_is_that_of_mclust() {
     for (name, likelihood, iterations, weight, n_parameters) in OF_IRIS_WITH_NOISE {
         let model: CovarianceModel = name.parse().unwrap();
         let start = Statistics::from_responsibilities(x.view(), z.view(), model.form()).unwrap();
-        let start = start.to_mixture_of(model, 0.0).unwrap();
+        let start = start.to_mixture_of(model, 0.0, None).unwrap();
         let weights = start.weights().iter().map(|w| w * 145.0 / 150.0).chain([5.0 / 150.0]).collect();
         let start = start.with_noise(weights, noise.clone()).unwrap();
-        let Me { mixture, log_likelihood, n_iter, .. } = me(&mut evaluator, start, 1e-5, 100).unwrap();
+        let Me { mixture, log_likelihood, n_iter, .. } = me(&mut evaluator, start, None, 1e-5, 100).unwrap();
         // Both have rounded some hundred terms; where an M-step takes turns, they end a rounding apart.
         assert!((log_likelihood - likelihood).abs() < 1e-8, "{name}: {log_likelihood} where mclust has {likelihood}");
         assert!(

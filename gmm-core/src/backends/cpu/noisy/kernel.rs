@@ -373,10 +373,9 @@ impl<const C: usize> WithSimd for Accumulation<'_, C> {
             for i in 0..c {
                 let scaled = simd.mul_f64s(r, column[i]);
                 h[i] = simd.add_f64s(h[i], scaled);
-                for j in 0..=i {
-                    let at = triangle(i) + j;
-                    let sum = mul_add(simd, scaled, column[j], e[at]);
-                    e[at] = sub_mul(simd, r, precision[at], sum);
+                let of_row = precision[triangle(i)..].iter().zip(&column[..=i]);
+                for (sum, (precision, u)) in e[triangle(i)..].iter_mut().zip(of_row) {
+                    *sum = sub_mul(simd, r, *precision, mul_add(simd, scaled, *u, *sum));
                 }
             }
         }

@@ -330,7 +330,9 @@ class WithCovariances(HMM):
         form = _core.covariance_form(self.covariance_type)
         # Means that are not needed for a check may not be there yet.
         d = covars.shape[-1] if form != "spherical" and covars.ndim else 1
-        if form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
+        if form == "spherical" and covars.size == self.n_components:
+            covars = covars.ravel()
+        elif form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
             covars = covars[:, 0].copy()
         _core.HiddenMarkov(
             np.full(self.n_components, 1 / self.n_components),

@@ -427,7 +427,7 @@ class VariationalGaussianHMM(WithCovariances):
 
 
 def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value
+    return default if value is None else value if np.isscalar(value) else np.asarray(value, dtype=np.float64)
 
 
 #: The same by the name of this package's class of mixtures.

@@ -66,6 +66,7 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
+@documented
 class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
 

@@ -324,7 +324,9 @@ def states_over_time():
     """Draw rows of a sequence over the states of a hidden Markov model, and the states' probabilities."""
     rng = np.random.default_rng(0)
     x = np.repeat([0, 3, 1, 3, 0], 60)[:, None] + rng.normal(0, 1, (300, 2))
-    model = GaussianHMM(3, "full", n_iter=50, random_state=0).fit(x)
+    model = GaussianHMM(3, "full", n_iter=50, random_state=0, init_params="smc")
+    model.transmat_ = np.full((3, 3), 0.05) + 0.85 * np.eye(3)
+    model.fit(x)
     states, posteriors = model.predict(x), model.predict_proba(x)
     figure, (above, below) = plt.subplots(2, sharex=True, figsize=(7, 4), layout="constrained")
     for k in range(3):

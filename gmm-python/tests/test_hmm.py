@@ -131,7 +131,7 @@ def test_a_model_of_mclust():
     assert fits["EEE"].score(X) < fits["VEV"].score(X) < fits["VVV"].score(X)
     volumes = np.linalg.eigvalsh(fits["VEV"].covars_)
     shapes = volumes / np.prod(volumes, axis=1, keepdims=True) ** 0.25
-    close(shapes, shapes[[0]], 1e-5)
+    close(shapes, np.tile(shapes[0], (3, 1)), 1e-5)
 
 
 def test_weights_repeat_sequences():

@@ -66,6 +66,7 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
+@documented
 class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
 
@@ -330,7 +331,9 @@ class WithCovariances(HMM):
         form = _core.covariance_form(self.covariance_type)
         # Means that are not needed for a check may not be there yet.
         d = covars.shape[-1] if form != "spherical" and covars.ndim else 1
-        if form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
+        if form == "spherical" and covars.size == self.n_components:
+            covars = covars.ravel()
+        elif form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
             covars = covars[:, 0].copy()
         _core.HiddenMarkov(
             np.full(self.n_components, 1 / self.n_components),

@@ -265,7 +265,7 @@ class GMMHMM(HMM):
             scatter = np.asarray(0.0 if prior is None else prior, dtype=np.float64)
             if scatter.ndim < 2 and not self.hmmlearn_compatible:
                 scatter = scatter[..., None, None] * np.eye(d)
-            scatter = np.broadcast_to(np.swapaxes(scatter, -1, -2), (k, d, d) if tied else (k, m, d, d))
+            scatter = np.swapaxes(np.broadcast_to(scatter, (k, d, d) if tied else (k, m, d, d)), -1, -2)
             degrees = np.asarray(default if weight is None else weight, dtype=np.float64)
             divisor = degrees + d + 1 + (m if tied else 1)
             divisor = np.broadcast_to(divisor[..., None] if tied and divisor.ndim == 1 else divisor, (k, m))
@@ -427,7 +427,7 @@ class VariationalGaussianHMM(WithCovariances):
 
 
 def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value
+    return default if value is None else value if np.isscalar(value) else np.asarray(value, dtype=np.float64)
 
 
 #: The same by the name of this package's class of mixtures.

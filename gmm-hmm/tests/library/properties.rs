@@ -183,6 +183,7 @@ fn the_least_bic_finds_the_number_of_states() {
     assert_eq!(best + 1, 3);
 }
 
+#[cfg(feature = "serde")]
 #[test]
 fn files_keep_models() {
     let mut numbers = Numbers(12);

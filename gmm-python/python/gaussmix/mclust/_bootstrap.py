@@ -72,8 +72,8 @@ class mclustBootstrapLRT:
                 warn(f"{text}; the tests end at {k - 1} components")
                 break
             observed = 2.0 * (more[1] - fewer[1])
-            mixtures = tuple(_moved(samples, x, modelName, fit, initialization, None) for fit in (fewer, more))
-            drawn = _ratios(mixtures, modelName, len(x), nboot, control, device, rng)
+            of_fewer, of_more = (_moved(samples, x, modelName, fit, initialization, None) for fit in (fewer, more))
+            drawn = _ratios((of_fewer, of_more), modelName, len(x), nboot, control, device, rng)
             tests.append((observed, drawn, (1 + int(np.sum(drawn >= observed))) / (nboot + 1)))
             if maxG is None and tests[-1][2] > level:
                 break

@@ -464,7 +464,8 @@ def _fits(
     found = _em(samples, rows, {k: start(k) for k in numbers if k > 0}, names, control, prior, noise)
     if noise is not None and 0 in numbers:
         # Noise alone has one parameter, its volume.
-        found = {(0, name): (None, -n * float(np.log(noise[1])), 0) for name in names} | found
+        alone: _Cells = {(0, name): (None, -n * float(np.log(noise[1])), 0) for name in names}
+        found = alone | found
     return samples, found
 
 
@@ -495,13 +496,15 @@ def _moved(
     They are those of one more M-step, where that moves the shares of components or a subset gave the start; not of a
     mixture with noise.
     """
-    engine, z, given = fit[0], samples.responsibilities(fit[0]), initialization or {}
+    engine: _core.Mixture = fit[0]
+    z, given = samples.responsibilities(engine), initialization or {}
     from_subset = "subset" in given or (len(x) > _SUBSET and "hcPairs" not in given)
     settled = not from_subset and np.sum((engine.weights - z.mean(axis=0)) ** 2) <= _ROOT_EPS
     if settled or z.shape[1] == 1 or engine.noise is not None:
         return engine
     (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1), prior).values()
-    return engine if step is None else step[0]
+    moved: _core.Mixture = engine if step is None else step[0]
+    return moved
 
 
 def _of_columns(prior: priorControl | None, d: int) -> Any:

@@ -47,7 +47,7 @@ pub struct Training {
 struct Posterior {
     /// Find the posterior of the parameters under a prior by variational inference, instead of the likeliest parameters
     /// by EM. Components that the data does not need get no samples
-    #[arg(long, conflicts_with_all = ["prior", "noise"])]
+    #[arg(long, conflicts_with_all = ["prior", "noise_component"])]
     variational: bool,
     #[command(flatten)]
     options: Variational,

@@ -27,6 +27,11 @@ fn numbers(path: impl AsRef<Path>) -> Vec<f64> {
     }
 }
 
+/// Returns the numbers of a text file of one column, after its name.
+fn column(path: impl AsRef<Path>) -> Vec<f64> {
+    fs::read_to_string(path).unwrap().lines().skip(1).map(|line| line.parse().unwrap()).collect()
+}
+
 #[test]
 fn sequences_by_a_column_are_those_of_the_library() {
     let folder = folder();
@@ -41,7 +46,7 @@ fn sequences_by_a_column_are_those_of_the_library() {
     let (model, names) = read_hidden_markov(folder.join("hmm.json")).unwrap();
     assert_eq!((model.n_states(), names.unwrap()), (2, vec!["x".to_string(), "y".into()]));
     let on = ["walks.csv", "--by", "walk", "-o"];
-    gmm(folder).args(["hmm", "decode", "hmm.json"]).args(on).arg("states.npy").assert().success();
+    gmm(folder).args(["hmm", "decode", "hmm.json"]).args(on).arg("states.csv").assert().success();
     gmm(folder).args(["hmm", "decode", "hmm.json", "--proba"]).args(on).arg("p.npy").assert().success();
     gmm(folder).args(["hmm", "score", "hmm.json"]).args(on).arg("scores.csv").assert().success();
     // The same, from rows in the order of the walks.
@@ -51,7 +56,7 @@ fn sequences_by_a_column_are_those_of_the_library() {
     let values = rows.iter().flat_map(|(_, line)| line[2..].split(',').map(|v| v.parse::<f64>().unwrap()));
     let x = ndarray::Array2::from_shape_vec((300, 2), values.collect()).unwrap();
     let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[100, 100, 100]).unwrap();
-    let (states, p) = (numbers(folder.join("states.npy")), numbers(folder.join("p.npy")));
+    let (states, p) = (column(folder.join("states.csv")), numbers(folder.join("p.npy")));
     let (_, want) = model.viterbi(&sequences).unwrap();
     let (scores, posteriors) = model.forward_backward(&sequences).unwrap();
     for (i, (row, _)) in rows.iter().enumerate() {
@@ -73,12 +78,12 @@ fn samples_and_errors() {
     let folder = folder.path();
     write(folder);
     gmm(folder).args(["hmm", "fit", "walks.csv", "--drop", "walk", "-k", "2", "-o", "hmm.json"]).assert().success();
-    let sample = ["hmm", "sample", "hmm.json", "-n", "50", "--seed", "3", "-o", "new.csv", "--states", "z.npy"];
+    let sample = ["hmm", "sample", "hmm.json", "-n", "50", "--seed", "3", "-o", "new.csv", "--states", "z.csv"];
     gmm(folder).args(sample).assert().success();
     let (model, _) = read_hidden_markov(folder.join("hmm.json")).unwrap();
     let (x, states) = model.sample(50, 3, None).unwrap();
     assert_eq!(numbers(folder.join("new.csv")), x.into_raw_vec_and_offset().0);
-    assert_eq!(numbers(folder.join("z.npy")), states.iter().map(|s| *s as f64).collect::<Vec<_>>());
+    assert_eq!(column(folder.join("z.csv")), states.iter().map(|s| *s as f64).collect::<Vec<_>>());
     let fails = |args: &[&str], why: &str| {
         gmm(folder).arg("hmm").args(args).assert().failure().stderr(predicate::str::contains(why));
     };

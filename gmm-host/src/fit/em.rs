@@ -44,7 +44,7 @@ options! {
         /// the defaults, as in share=0.1,volume=30.
         ///
         /// The mixture has K + 1 components then, of which the last is the noise. Samples must be complete.
-        #[cfg_attr(feature = "clap", arg(long = "noise-component", value_name = "NOISE"))]
+        #[cfg_attr(feature = "clap", arg(id = "noise_component", long = "noise-component", value_name = "NOISE"))]
         noise: NoiseComponent,
         /// Initial weights (K,), in place of the weights that `init_params` finds.
         #[cfg_attr(feature = "clap", arg(skip))]

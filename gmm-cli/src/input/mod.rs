@@ -4,8 +4,10 @@ mod dataset;
 mod features;
 mod files;
 mod groups;
+mod noise;
 pub(crate) mod options;
 pub(crate) mod source;
+mod storage;
 
 pub use dataset::Gaps;
 pub use features::{feature, given, names_of, read_alike};

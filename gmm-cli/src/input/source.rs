@@ -1,17 +1,19 @@
 //! Data that was read or opened, and its way to a device.
 use super::advice::{self, Treatment};
 use super::dataset::{self, DataSet, FileSamples, Gaps};
+use super::noise::NoiseFile;
+use super::storage::Storage;
 use super::{DataOptions, files};
 use crate::terminal::{ProgressLine, text};
 use anyhow::{Context, bail};
-use gaussmix::data::{Noise, Samples, Weights};
+use gaussmix::data::{Samples, Weights};
 use gaussmix::device::{Device, Footprint, MemoryPlan};
 use gaussmix::evaluator::{Evaluator, LabelledEvaluator, Labels, Operation, Precision};
 use gaussmix::fit::{Fit, Standardizable, Standardization};
-use gaussmix::io::{self, ColumnSelection, Contents, Data, DataFile, Identity, Ids, Table};
+use gaussmix::io::{self, ColumnSelection, Contents, Identity, Ids, Table};
 use gaussmix::model::{CovarianceModel, Mixture};
 use gaussmix::{Error, mcmc};
-use ndarray::{Array1, Array3};
+use ndarray::Array1;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -33,13 +35,7 @@ pub struct Input<'a> {
     /// The number of each feature among the columns of the first file.
     columns: Vec<usize>,
     weights: Option<(&'a Path, Array1<f64>)>,
-    /// The noise, and a hash of its numbers.
-    noise: Option<(Noise<'static>, String)>,
-}
-
-enum Storage {
-    Memory(Data),
-    File(Box<DataFile>),
+    noise: Option<NoiseFile>,
 }
 
 impl<'a> Input<'a> {
@@ -57,7 +53,10 @@ impl<'a> Input<'a> {
         let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
         let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
         // Data in memory is held twice; see `memory_plan`.
-        let within = options.memory_limit() / 2;
+        let limit = options.memory_limit() / 2;
+        let noise = options.noise.as_deref().map(|path| Storage::open(path, limit)).transpose()?;
+        // Beside noise that stays in its file, the data does, too.
+        let within = if noise.as_ref().is_none_or(Storage::is_memory) { limit } else { 0 };
         let reading = format!("reading {describe}");
         let whole = match table.n_rows() {
             None => table.read_within(within, &mut |rows| line.rows(&reading, rows, None))?,
@@ -81,36 +80,9 @@ impl<'a> Input<'a> {
             }
         };
         let parts = paths.into_iter().zip(rows).collect();
-        let mut input = Self { options, data, ids, parts, names, columns, weights, noise: None };
-        input.noise = options.noise.as_deref().map(|path| input.read_noise(path)).transpose()?;
-        Ok(input)
-    }
-
-    /// Reads the noise of the samples.
-    fn read_noise(&self, path: &Path) -> anyhow::Result<(Noise<'static>, String)> {
-        let (n, d) = self.dim();
-        let values = match io::read_data(path)? {
-            Data::F32(x) => x.mapv(f64::from),
-            Data::F64(x) => x,
-        };
-        let (rows, columns) = values.dim();
-        let content = mcmc::Fingerprint::of_numbers(values.flatten().view());
-        let noise = if (rows, columns) == (n, d) {
-            Noise::variances(values.into_shared())
-        } else if (rows, columns) == (n, d * d) {
-            let matrices = Array3::from_shape_vec((n, d, d), values.iter().copied().collect())?;
-            Noise::covariances(matrices.into_shared())
-        } else if (rows, columns) == (d, d) {
-            Noise::common(values)
-        } else {
-            bail!(
-                "{}: {rows} rows of {columns} columns are not the noise of {n} rows of {d} columns; give {d} variances or {} \
-                 covariances for each row, or one covariance for all rows, {d} × {d}",
-                path.display(),
-                d * d
-            );
-        };
-        Ok((noise.with_context(|| path.display().to_string())?, content))
+        let noise = options.noise.as_deref().zip(noise);
+        let noise = noise.map(|(path, noise)| NoiseFile::new(path, noise, data.dim())).transpose()?;
+        Ok(Self { options, data, ids, parts, names, columns, weights, noise })
     }
 
     /// Adds the name of the data to an error about its values. Errors of reading the file name it already.
@@ -175,30 +147,9 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn dim(&self) -> (usize, usize) {
-        match &self.data {
-            Storage::Memory(data) => data.dim(),
-            Storage::File(file) => file.dim(),
-        }
-    }
-
-    fn dtype(&self) -> &'static str {
-        match &self.data {
-            Storage::Memory(data) => data.dtype(),
-            Storage::File(file) => file.dtype(),
-        }
-    }
-
-    fn n_bytes(&self) -> u64 {
-        match &self.data {
-            Storage::Memory(data) => data.n_bytes(),
-            Storage::File(file) => file.n_bytes(),
-        }
-    }
-
     /// Returns the shape, the type and a hash of the data and of the weights, by which a checkpoint recognises them.
     pub fn identity(&self) -> anyhow::Result<Identity> {
-        let (n, d) = self.dim();
+        let (n, d) = self.data.dim();
         self.checked_weights(n)?;
         let mut content = mcmc::Fingerprint::new(n);
         match &self.data {
@@ -219,23 +170,27 @@ impl<'a> Input<'a> {
         let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::of_numbers(w.view()));
         let identity = Identity::default()
             .with("the data's shape", format!("{n} × {d}"))
-            .with("the data's type", self.dtype())
+            .with("the data's type", self.data.dtype())
             .with("the data's content", content.finish(None))
             .with("sample-weight", weights);
-        Ok(self.noise.iter().fold(identity, |identity, (_, content)| identity.with("noise", content.clone())))
+        Ok(match &self.noise {
+            Some(noise) => identity.with("noise", noise.content(MAX_PASS_BYTES / (8 * d * d).max(1))?),
+            None => identity,
+        })
     }
 
     /// Decides how much of the data is in memory at a time. Values are held twice: as read, and as a copy in the
     /// device's layout; and once more, pattern by pattern, if some are missing.
     fn memory_plan(&self) -> anyhow::Result<MemoryPlan> {
         let options = self.options;
-        let (memory, bytes) = (options.memory_limit(), self.n_bytes());
-        let is_read = matches!(self.data, Storage::Memory(_));
+        let (of_noise, noise_held) = self.noise.as_ref().map_or((0, 0), NoiseFile::n_bytes);
+        let (memory, bytes) = (options.memory_limit(), self.data.n_bytes() + of_noise);
+        let is_read = self.data.is_memory();
         let weights = 8 * self.weights.as_ref().map_or(0, |(_, w)| w.len() as u64);
         let footprint = Footprint {
-            n_samples: self.dim().0,
+            n_samples: self.data.dim().0,
             bytes,
-            held: weights + if is_read { bytes } else { 0 },
+            held: weights + noise_held + if is_read { self.data.n_bytes() } else { 0 },
             in_device: if options.missing { 2 } else { 1 },
             is_read,
         };
@@ -265,7 +220,7 @@ impl<'a> Source<'a> {
     pub fn new(input: &'a mut Input<'a>, standardize: bool) -> anyhow::Result<Self> {
         let plan = input.memory_plan()?;
         let mut line = ProgressLine::start("reading the data");
-        let (n, reading) = (input.dim().0, format!("reading {}", input.options.table.describe()));
+        let (n, reading) = (input.data.dim().0, format!("reading {}", input.options.table.describe()));
         if let (Storage::File(file), None) = (&input.data, plan.chunk_rows) {
             let whole = file.table().read_within(u64::MAX, &mut |rows| line.rows(&reading, rows, Some(n)))?;
             if let Some(Contents { data, ids, .. }) = whole {
@@ -288,12 +243,11 @@ impl<'a> Source<'a> {
             Storage::Memory(data) => {
                 let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
                 gaps.add(&samples, 0);
-                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
+                let noise = input.noise.as_ref().map(|noise| noise.rows(0..n)).transpose()?;
                 DataSet::Memory(dataset::with_noise(input.weighted(samples)?, noise, standardization.as_ref())?)
             }
             Storage::File(file) => {
-                let noise = input.noise.as_ref().map(|(noise, _)| noise.reborrow());
-                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?, noise);
+                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?, input.noise.as_ref());
                 let checked =
                     data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
                 (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
@@ -310,7 +264,7 @@ impl<'a> Source<'a> {
     }
 
     pub fn dtype(&self) -> &'static str {
-        self.input.dtype()
+        self.input.data.dtype()
     }
 
     /// Returns the share of missing values in words, or `None` if nothing is missing.

@@ -1,5 +1,7 @@
-//! `--halving` and `--grow`: the starts of a fit.
+//! `--halving` and `--grow`: the starts of a fit; noise.
 use crate::common::*;
+use gaussmix::model::Mixture;
+use ndarray::Array2;
 use serde_json::Value;
 use std::fs;
 
@@ -141,5 +143,44 @@ fn noise_is_fitted_written_and_predicted() {
         let refused = run(&args).failure();
         let text = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
         assert!(text.contains(message), "{args:?}: {text}");
+    }
+}
+
+/// Noise of each row, in memory and in chunks of a file, has one fit; noise that is none is named by its row.
+#[test]
+fn noise_of_the_samples_is_read_in_chunks() {
+    let folder = folder();
+    let (n, d) = (3000, 2);
+    let number = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f64 / (1 << 24) as f64;
+    let x = Array2::from_shape_fn((n, d), |(i, j)| number(3 * i + j) + number(7 * i + j) + (i % 2 * 4) as f64);
+    let covariances = |bad: Option<usize>| {
+        Array2::from_shape_fn((n, d * d), |(i, j)| match j {
+            0 | 3 => 0.01 + 0.2 * number(11 * i + j),
+            _ if bad == Some(i) => 9.0,
+            _ => 0.005,
+        })
+    };
+    let write = |name: &str, x: &Array2<f64>| ndarray_npy::write_npy(folder.path().join(name), x).unwrap();
+    write("x.npy", &x);
+    write("s.npy", &covariances(None));
+    write("bad.npy", &covariances(Some(2500)));
+    let fit = |noise: &str, more: &[&str]| {
+        let args = ["fit", "x.npy", "-k", "2", "--noise", noise, "--device", "cpu", "--seed", "1", "-o"];
+        gmm(&folder).args(args).args(more).assert()
+    };
+    fit("s.npy", &["whole.json"]).success();
+    let report = fit("s.npy", &["chunks.json", "--json", "--memory", "60K"]).success();
+    let report: Value = serde_json::from_slice(&report.get_output().stdout).unwrap();
+    assert!(report["device"].as_str().unwrap().contains("chunks"), "{report}");
+    let model = |name: &str| -> Mixture { gaussmix::io::read_model(folder.path().join(name)).unwrap() };
+    // Sums of chunks are rounded in another order, and so the starts are.
+    let (whole, chunks) = (model("whole.json"), model("chunks.json"));
+    assert!(whole.means().iter().zip(chunks.means()).all(|(a, b)| (a - b).abs() < 1e-6), "{whole:?} {chunks:?}");
+    for (more, row) in
+        [(&["m.json"][..], "row 2500"), (&["m.json", "--memory", "60K"], "of the chunk that begins at row")]
+    {
+        let failed = fit("bad.npy", more).code(1);
+        let message = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
+        assert!(message.contains(row) && message.contains("not positive semidefinite"), "{message}");
     }
 }

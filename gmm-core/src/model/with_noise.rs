@@ -3,7 +3,7 @@ use super::covariances::{CovarianceType, Covariances};
 use super::mixture::Mixture;
 use super::uniform::UniformDensity;
 use crate::error::{Error, Result};
-use ndarray::{Array1, Axis};
+use ndarray::{Array1, Axis, concatenate};
 use std::borrow::Cow;
 
 impl Mixture {
@@ -16,8 +16,7 @@ impl Mixture {
     pub fn with_noise(&self, weights: Array1<f64>, noise: UniformDensity) -> Result<Self> {
         let (k, d) = self.means().dim();
         noise.check(d)?;
-        let mut means = self.means().to_owned();
-        means.push_row(noise.mean().view()).map_err(|_| self.shape_with(&weights))?;
+        let means = concatenate![Axis(0), self.means(), noise.mean().insert_axis(Axis(0))];
         let variances = noise.variances();
         let form = self.covariance_type();
         let with_noise = if form == CovarianceType::Tied { CovarianceType::Full } else { form };
@@ -43,10 +42,6 @@ impl Mixture {
         }
         let model = self.covariance_model();
         Self::from_parts(weights, means, covariances, factor)?.with_noise_of(Some(noise)).with_covariance_model(model)
-    }
-
-    fn shape_with(&self, weights: &Array1<f64>) -> Error {
-        Error::ShapeMismatch { what: "weights", expected: vec![self.n_components() + 1], got: vec![weights.len()] }
     }
 
     /// Returns K, the number of components without the noise.

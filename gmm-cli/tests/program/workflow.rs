@@ -142,6 +142,22 @@ fn more_components_than_samples_are_left_out() {
 }
 
 #[test]
+fn models_that_collapse_are_left_out() {
+    let folder = folder();
+    std::fs::write(folder.path().join("x.csv"), "1,2\n2,1\n4,4\n7,5\n9,1\n").unwrap();
+    let select = |k: &str| {
+        let args = ["select", "x.csv", "-k", k, "--reg-covar", "0", "--covariance-type", "full", "--json"];
+        gmm(&folder).args(args).assert()
+    };
+    let run = select("1,4").success();
+    let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    assert_eq!((report["best"]["k"].as_u64(), report["failed"][0]["k"].as_u64()), (Some(1), Some(4)), "{report}");
+    let note = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    assert!(note.contains("note: full, K = 4 is left out: the covariance"), "{note}");
+    select("4").code(1);
+}
+
+#[test]
 fn components_are_merged_down() {
     let folder = folder();
     let args = ["select", iris(), "-k", "2:6", "--merge", "--covariance-type", "full,tied", "--json", "-o", "m.json"];

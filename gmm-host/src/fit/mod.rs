@@ -38,7 +38,7 @@ pub use noise::NoiseComponent;
 pub use options::InitParams;
 pub use outcome::{Callback, Fit, Iteration};
 pub use regularization::Regularized;
-pub use select::{Candidate, Criterion, Rank, Ranked, Selection, grow, select, select_by};
+pub use select::{Candidate, Criterion, Failed, Rank, Ranked, Selection, grow, select, select_by};
 pub use standard::{Standardizable, Standardization};
 pub use stepwise::{StepwiseEm, StochasticVariational, moving_average};
 pub use variational::{BayesianGaussianMixtureParams, Variational};

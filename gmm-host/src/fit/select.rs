@@ -151,14 +151,27 @@ pub struct Selection<M = Mixture, C = Candidate> {
     pub stopped: bool,
     /// The numbers of components (ascending) that were not tried because there are fewer samples.
     pub left_out: Vec<usize>,
+    /// The models whose fits failed, because a component was empty or collapsed at the start.
+    pub failed: Vec<Failed>,
+}
+
+/// A model whose fit failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// The covariance type.
+    pub covariance_type: CovarianceModel,
+    /// K.
+    pub n_components: usize,
+    /// The error in words.
+    pub reason: String,
 }
 
 impl<M, C> Selection<M, C> {
     /// Returns the selection with its rows mapped.
     #[must_use]
     pub fn map_rows<D>(self, row: impl FnMut(C) -> D) -> Selection<M, D> {
-        let Self { table, best, fit, stopped, left_out } = self;
-        Selection { table: table.into_iter().map(row).collect(), best, fit, stopped, left_out }
+        let Self { table, best, fit, stopped, left_out, failed } = self;
+        Selection { table: table.into_iter().map(row).collect(), best, fit, stopped, left_out, failed }
     }
 }
 
@@ -174,6 +187,7 @@ impl<M, C: Ranked> Selection<M, C> {
         self.left_out.extend(other.left_out);
         self.left_out.sort_unstable();
         self.left_out.dedup();
+        self.failed.extend(other.failed);
         self
     }
 }
@@ -184,11 +198,11 @@ fn is_better(row: &impl Ranked, best: &impl Ranked) -> bool {
 
 /// Fits every K of `n_components` with every covariance type, otherwise with `params`, and selects the best by
 /// `criterion`, the first of equal ones. Each fit calls `callback`, which ends the search by breaking. A K with too few
-/// samples is left out ([`Selection::left_out`]).
+/// samples ([`Selection::left_out`]) and a model whose covariances collapse ([`Selection::failed`]) are left out.
 ///
 /// # Errors
-/// [`Error::BadParameter`] if there is nothing to try; [`Error::TooFewSamples`] or [`Error::TooFewWeightedSamples`] if
-/// all K are left out; as [`Checked::fit`].
+/// [`Error::BadParameter`] if there is nothing to try; the first model's error if all are left out; as
+/// [`Checked::fit`].
 pub fn select(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
@@ -284,12 +298,21 @@ fn try_all<M: Method, C: Ranked>(
     let mut search = Search::new(rank);
     // The least K with too few samples, and its error.
     let mut too_few: Option<(usize, Error)> = None;
+    let mut failure: Option<Error> = None;
     for model in models {
         let k = model.options.n_components;
         let fit = match model.fit_with(evaluator, callback) {
             Err(error @ (Error::TooFewSamples { .. } | Error::TooFewWeightedSamples { .. })) => {
                 search.left_out.push(k);
                 too_few = Some(too_few.take().filter(|(least, _)| *least <= k).unwrap_or((k, error)));
+                continue;
+            }
+            Err(
+                error @ (Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. }),
+            ) => {
+                let (covariance_type, reason) = (model.options.covariance_type, error.to_string());
+                search.failed.push(Failed { covariance_type, n_components: k, reason });
+                failure.get_or_insert(error);
                 continue;
             }
             fit => fit?,
@@ -299,8 +322,8 @@ fn try_all<M: Method, C: Ranked>(
             break;
         }
     }
-    match too_few {
-        Some((_, error)) if search.table.is_empty() => Err(error),
+    match failure.or(too_few.map(|(_, error)| error)) {
+        Some(error) if search.table.is_empty() => Err(error),
         _ => search.finish(),
     }
 }
@@ -312,11 +335,12 @@ pub(super) struct Search<'a, M, C> {
     best: Option<(usize, Fit<M>)>,
     stopped: bool,
     left_out: Vec<usize>,
+    failed: Vec<Failed>,
 }
 
 impl<'a, M, C: Ranked> Search<'a, M, C> {
     pub(super) fn new(rank: Rank<'a, M, C>) -> Self {
-        Self { rank, table: Vec::new(), best: None, stopped: false, left_out: Vec::new() }
+        Self { rank, table: Vec::new(), best: None, stopped: false, left_out: Vec::new(), failed: Vec::new() }
     }
 
     /// Adds a fit, and returns whether its callback ended the search.
@@ -340,6 +364,7 @@ impl<'a, M, C: Ranked> Search<'a, M, C> {
                 remedy: "give at least one of each",
             });
         };
-        Ok(Selection { table: self.table, best, fit, stopped: self.stopped, left_out: self.left_out })
+        let Self { table, stopped, left_out, failed, .. } = self;
+        Ok(Selection { table, best, fit, stopped, left_out, failed })
     }
 }

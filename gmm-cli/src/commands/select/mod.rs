@@ -82,9 +82,19 @@ struct Report {
     criterion: &'static str,
     best: Row,
     candidates: Vec<Row>,
+    /// The models whose covariances collapsed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<FailedRow>,
     device: String,
     kernel: String,
     seconds: f64,
+}
+
+#[derive(Serialize)]
+struct FailedRow {
+    k: usize,
+    covariance_type: &'static str,
+    reason: String,
 }
 
 #[derive(Serialize, Clone)]
@@ -174,6 +184,12 @@ impl Select {
         let selection = selection.with_context(|| self.training.data.table.describe())?;
         let seconds = begin.elapsed().as_secs_f64();
         note_left_out(&selection.left_out);
+        let failed = selection.failed.into_iter().map(|failed| {
+            let (k, covariance_type, reason) = (failed.n_components, failed.covariance_type.name(), failed.reason);
+            text::note(format_args!("{covariance_type}, K = {k} is left out: {reason}"));
+            FailedRow { k, covariance_type, reason }
+        });
+        let failed = failed.collect();
         self.training.note_regularization(&source, &selection.fit.mixture);
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
@@ -202,6 +218,7 @@ impl Select {
             criterion,
             best,
             candidates,
+            failed,
             device: description.device,
             kernel: description.kernel,
             seconds,

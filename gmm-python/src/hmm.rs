@@ -161,6 +161,19 @@ impl HiddenMarkov {
         Ok(sequences.compute(py, |sequences| self.0.score(sequences))?.into_pyarray(py))
     }
 
+    /// Returns the total log-likelihood, and its derivatives by the parameters as they are given.
+    fn gradient<'py>(&self, py: Python<'py>, sequences: &Sequences) -> PyResult<(f64, Vec<Bound<'py, PyAny>>)> {
+        let found = sequences.compute(py, |sequences| self.0.gradient(sequences))?;
+        let parts = vec![
+            found.startprob.into_pyarray(py).into_any(),
+            found.transmat.into_pyarray(py).into_any(),
+            found.weights.into_pyarray(py).into_any(),
+            found.means.into_pyarray(py).into_any(),
+            arrays::covariances_to_numpy(py, &found.covariances),
+        ];
+        Ok((found.log_likelihood, parts))
+    }
+
     fn forward_backward<'py>(
         &self,
         py: Python<'py>,

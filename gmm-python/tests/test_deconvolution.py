@@ -8,7 +8,8 @@ import gaussmix
 import numpy as np
 import pytest
 from gaussmix import GaussianMixture, Mixture
-from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, _Fit, extreme_deconvolution
+from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, extreme_deconvolution
+from gaussmix.deconvolution._bovy import _Fit
 from sklearn.base import clone
 
 
@@ -68,17 +69,15 @@ def test_doctest_of_jobovy():
     np.testing.assert_array_equal(covariance, covariance.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("fixed", [None, [True, False]])
-def test_the_engine_and_the_formulas_agree(fixed):
+def test_the_engine_and_the_formulas_agree():
     # The start of the doctest, and its end, are not positive definite, so NumPy computes them.
     y = np.random.RandomState(1).normal(1.0, 1.0, (200, 2))
     S, projection = covariances(0, 200, 2), np.random.RandomState(2).normal(size=(200, 2, 3))
     weights = np.random.RandomState(3).uniform(0.5, 2.0, 200)
     start = np.array([0.3, 0.7]), np.array([[0.0, 1.0, 0.5], [1.0, 0.0, -0.5]]), covariances(4, 2, 3)
-    masks = {name: np.array([False, False] if fixed is None else fixed) for name in ("weights", "means", "covariances")}
-    one, other = (_Fit(Measurements(y, S, projection), weights, *start) for _ in range(2))
-    assert one.iterate(masks, 0.5) == pytest.approx(other._iterate_by_formulas(masks, 0.5), rel=1e-12)
-    for a, b in zip(one.parameters, other.parameters, strict=True):
+    fit = _Fit(Measurements(y, S, projection), weights, (), 0.0, 1, 0.0)
+    sums = fit.data.e_step(gaussmix._core.Mixture(*start, "full"))
+    for a, b in zip((sums.counts, sums.means, sums.scatter, sums.log_likelihood), fit.sums_by_formulas(*start), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
@@ -343,3 +342,16 @@ def test_program(tmp_path):
     np.savetxt(tmp_path / "bad.csv", S[:3].reshape(3, 4), delimiter=",")
     bad = gmm("fit", "x.csv", "-k", 2, "--noise", "bad.csv")
     assert bad.returncode != 0 and "3 rows of 4 columns" in bad.stderr
+
+
+def test_chunks_and_what_knows_no_noise():
+    _, X, S = clusters(1000)
+    xd = ExtremeDeconvolution(2, random_state=0, tol=1e-6, max_iter=300)
+    for rows in np.split(np.arange(1000), 5):
+        xd.partial_fit(Measurements(X[rows], S[rows]))
+    assert xd.score(Measurements(X, S)) == pytest.approx(clone(xd).fit(X, noise=S).score(Measurements(X, S)), abs=0.02)
+    with pytest.raises(TypeError, match="noise is missing"):
+        xd.partial_fit(X)
+    with pytest.raises(TypeError, match="denoise"):
+        xd.impute(X)
+    assert xd.sample(4, (S[:2], [0, 1, 0, 1]))[0].shape == (4, 2)

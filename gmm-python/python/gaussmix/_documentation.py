@@ -62,6 +62,9 @@ groups : array-like of shape (n_samples,) -- The group of each sample: numbers, 
 lengths : array-like of shape (n_sequences,), default=None
     The numbers of rows of the sequences, which stand one after the other in X; by default all rows are one sequence.
 path : str or path-like -- The file; its name ends in .json or .npz.
+noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
+projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.
+Xerr : array-like of shape (n_samples, n_features, n_features) -- The covariances of the samples' noise.
 """
 #: The same by name, in numpydoc's form.
 PARAMETERS: dict[str, str] = {}

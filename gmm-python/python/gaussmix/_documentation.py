@@ -71,7 +71,7 @@ PARAMETERS: dict[str, str] = {}
 
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
-_ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=\S+(?:, \w+)* : )", re.MULTILINE)
 
 
 #: The beginning of a section in the short form.
@@ -193,4 +193,5 @@ def _entries(thing: Any) -> dict[str, str]:
     if thing.__doc__ is None:
         return {}
     section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
-    return {entry.split(" : ")[0]: entry.rstrip() for entry in _ENTRY.split(section) if entry}
+    entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry)
+    return {name: f"{name} : {about}" for names, _, about in entries for name in names.split(", ")}

@@ -230,6 +230,7 @@ def test_astroml():
     mixture = xd.alpha, xd.mu, xd.V
     log_p = parts(X, S, *mixture)[0]
     np.testing.assert_allclose(xd.logprob_a(X, S), log_p, rtol=1e-9)
+    assert np.isfinite(xd.logprob_a(X + 1e3, S)).all()
     assert xd.logL(X, S) == pytest.approx(np.logaddexp.reduce(log_p, axis=1).sum(), rel=1e-12)
     assert xd.score(X, S) * 1000 == pytest.approx(xd.logL(X, S))
     assert (xd.predict(X, S) == log_p.argmax(axis=1)).all()

@@ -96,9 +96,12 @@ class XDGMM:
         Parameters: X, Xerr
         Returns: logprob : ndarray of shape (n_samples, n_components) -- The logarithms.
         """
-        logprob, resp = self.score_samples(X, Xerr)
+        _, measured = self._of(X, Xerr)
+        # Probabilities of 0 have no logarithms.
+        parts = zip(self.mu[:, np.newaxis], self.V[:, np.newaxis], strict=True)
+        alone = [ExtremeDeconvolution.from_parameters([1.0], *part).score_samples(measured) for part in parts]
         with np.errstate(divide="ignore"):
-            return logprob[:, np.newaxis] + np.log(resp)
+            return np.stack(alone, axis=1) + np.log(self.alpha)
 
     def score_samples(self, X: ArrayLike, Xerr: ArrayLike) -> tuple[Floats, Floats]:
         """Return the log-likelihood of each sample, and the probabilities of its components.

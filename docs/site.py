@@ -23,7 +23,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gmm-python/python/gaussmix"
-MODULES = {"gaussmix": "__init__.py", "dask": "dask.py", "mpi": "mpi.py", "torch": "torch.py", "jax": "jax.py", "mclust": "mclust/__init__.py", "hmm": "hmm.py", "deconvolution": "deconvolution.py", "anndata": "anndata.py", "cluster": "cluster/__init__.py"}
+MODULES = {"gaussmix": "__init__.py", "dask": "dask.py", "mpi": "mpi.py", "torch": "torch.py", "jax": "jax.py", "mclust": "mclust/__init__.py", "hmm": "hmm/__init__.py", "deconvolution": "deconvolution/__init__.py", "anndata": "anndata.py", "cluster": "cluster/__init__.py"}
 TABS = {"sh": "Program", "python": "Python", "rust": "Rust"}
 LANGUAGES = {".py": "python", ".rs": "rust", ".toml": "toml", ".json": "json", ".sh": "sh", ".cff": "yaml"}
 

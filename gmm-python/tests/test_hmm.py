@@ -210,7 +210,7 @@ def test_bad_input():
         some.score(X)
     with pytest.raises(ValueError, match="covariance"):
         hmm.GaussianHMM(2, "round").fit(X)
-    with pytest.raises(ValueError, match="covariance_type is 'round'"):
+    with pytest.raises(ValueError, match="covariance"):
         hmm.GMMHMM(2, covariance_type="round").fit(X)
     with pytest.raises(ValueError):
         model("full").covars_ = np.zeros((3, 4, 4))
@@ -265,3 +265,26 @@ def test_random_models_are_hmmlearns():
         close(a.predict_proba(rows, lengths), b.predict_proba(rows, lengths), 1e-6)
         close(a.decode(rows, lengths)[0], b.decode(rows, lengths)[0], 1e-7)
         assert np.array_equal(a.predict(rows, lengths), b.predict(rows, lengths))
+
+
+def test_pictures():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    fit = model("full").fit(X, [100, 50])
+    ax = fit.plot(X, lengths=[100, 50], feature=2)
+    np.testing.assert_array_equal(ax.lines[-1].get_ydata(), X[:, 2])
+    states = fit.predict(X, [100, 50])
+    # A span for each run of a state, and a line between the sequences.
+    assert len(ax.patches) == 1 + np.count_nonzero(np.diff(states)) and len(ax.lines) == 2
+    some = model()
+    some.transmat_ = np.array([[0.9, 0.1, 0], [0, 0.9, 0.1], [0.2, 0, 0.8]])
+    ax = some.plot(what="transitions")
+    assert sorted(text.get_text() for text in ax.texts if text.get_text()) == ["0\n0.9", "0.1", "0.1", "0.2", "1\n0.9", "2\n0.8"]
+    figure, ax = pyplot.subplots()
+    assert fit.plot(X, "emissions", ax=ax) is ax and len(ax.patches) == 6
+    with pytest.raises(ValueError, match="use 'states'"):
+        fit.plot(X, "paths")
+    with pytest.raises(ValueError, match="give X"):
+        fit.plot()
+    with pytest.raises(ValueError, match="0 to 3"):
+        fit.plot(X, feature=4)
+    pyplot.close("all")

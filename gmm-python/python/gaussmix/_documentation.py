@@ -62,13 +62,16 @@ groups : array-like of shape (n_samples,) -- The group of each sample: numbers, 
 lengths : array-like of shape (n_sequences,), default=None
     The numbers of rows of the sequences, which stand one after the other in X; by default all rows are one sequence.
 path : str or path-like -- The file; its name ends in .json or .npz.
+noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
+projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.
+Xerr : array-like of shape (n_samples, n_features, n_features) -- The covariances of the samples' noise.
 """
 #: The same by name, in numpydoc's form.
 PARAMETERS: dict[str, str] = {}
 
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
-_ENTRY = re.compile(r"^(?=\S+ : )", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=\S+(?:, \w+)* : )", re.MULTILINE)
 
 
 #: The beginning of a section in the short form.
@@ -190,4 +193,5 @@ def _entries(thing: Any) -> dict[str, str]:
     if thing.__doc__ is None:
         return {}
     section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
-    return {entry.split(" : ")[0]: entry.rstrip() for entry in _ENTRY.split(section) if entry}
+    entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry)
+    return {name: f"{name} : {about}" for names, _, about in entries for name in names.split(", ")}

@@ -376,7 +376,8 @@ class GaussianMixture(Fitting):
         return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior, noise=noise)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
-        if self.n_init > 1 and isinstance(samples, ArraySamples) and samples.labels is None and samples.task is None:
+        plain = samples.task is None and samples.noise is None
+        if self.n_init > 1 and plain and isinstance(samples, ArraySamples) and samples.labels is None:
             if _start.is_side_by_side(samples.X, self):
                 with ill_defined(self):
                     fit = samples.fit_many([self])[0]

@@ -43,6 +43,8 @@ class Samples(AbstractContextManager["Samples"]):
     task: Task | None = None
     #: The units of standardised samples.
     units: _core.Standardization | None = None
+    #: The noise of each sample, as the engine takes it.
+    noise: Any = None
 
     @abstractmethod
     def load(self) -> Evaluations:
@@ -106,7 +108,7 @@ class ArraySamples(Samples):
 
     def _load(self, original: Any = None) -> _core.Data:
         estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
-        how = {"device": estimator.device, "threads": threads, "labels": self.labels}
+        how = {"device": estimator.device, "threads": threads, "labels": self.labels, "noise": self.noise}
         return load(estimator, self.X, self.weights, original=original, **how)
 
     def standardize(self) -> _core.Data:

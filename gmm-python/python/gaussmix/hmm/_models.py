@@ -1,8 +1,4 @@
-"""Hidden Markov models of Gaussians and mixtures, with hmmlearn's interface.
-
-`GaussianHMM`, `GMMHMM` and `VariationalGaussianHMM` take hmmlearn's parameters and have its methods and attributes;
-`gaussmix.patch_hmmlearn` puts them in the place of hmmlearn's. docs/hmm.md names the differences.
-"""
+"""The models, and what is made of several."""
 
 from __future__ import annotations
 
@@ -15,12 +11,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from . import _core
-from ._documentation import documented
-from ._hmm import HMM, Array, ConvergenceMonitor, Lengths, WithCovariances, covariance, kmeans, of_all
-from ._start import shape_of
-
-__all__ = ["GMMHMM", "BayesianGaussianHMM", "ConvergenceMonitor", "GaussianHMM", "VariationalGaussianHMM", "load", "select"]
+from .. import _core
+from .._documentation import documented, with_documentation_of
+from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all
+from .._start import shape_of
 
 
 @documented
@@ -83,14 +77,9 @@ class GaussianHMM(WithCovariances):
         missing: bool = False,
         hmmlearn_compatible: bool = False,
     ) -> None:
-        self.n_components, self.covariance_type, self.min_covar = n_components, covariance_type, min_covar
-        self.startprob_prior, self.transmat_prior = startprob_prior, transmat_prior
-        self.means_prior, self.means_weight = means_prior, means_weight
-        self.covars_prior, self.covars_weight = covars_prior, covars_weight
-        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
-        self.params, self.init_params, self.implementation = params, init_params, implementation
-        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
-        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+        self._take(locals())
+
+    _takes_models = True
 
     def _init(self, X: Array, lengths: Any = None) -> None:
         self._set_n_features(X)
@@ -98,61 +87,41 @@ class GaussianHMM(WithCovariances):
         if self._needs_init("m", "means_"):
             self.means_ = kmeans(self, X, self.n_components).cluster_centers_
         if self._needs_init("c", "_covars_"):
-            form = _core.covariance_form(self.covariance_type)
-            self._covars_ = of_all(covariance(X, self.min_covar), form, self.n_components)
+            self._covars_ = of_all(covariance(X, self.min_covar), self._form(), self.n_components)
 
     def _priors(self) -> dict[str, Any]:
-        k, d, form = self.n_components, self.n_features, _core.covariance_form(self.covariance_type)
+        k, d, form = self.n_components, self.n_features, self._form()
         prior, weight = np.asarray(self.covars_prior, dtype=np.float64), np.asarray(self.covars_weight, dtype=np.float64)
-        if form in ("full", "tied"):
+        matrices = form in ("full", "tied")
+        if matrices:
             if prior.ndim < 2 and not self.hmmlearn_compatible:
                 prior = prior[..., None, None] * np.eye(d)
             scatter = np.broadcast_to(prior, (d, d) if form == "tied" else (k, d, d))
         else:
             scatter = np.broadcast_to(prior if prior.ndim != 1 or len(prior) != k else prior[:, None], (k, d))
             scatter = scatter if form == "diag" else scatter.sum(axis=1)
-        return {
-            "start": np.broadcast_to(np.asarray(self.startprob_prior) - 1.0, k),
-            "transitions": np.broadcast_to(np.asarray(self.transmat_prior) - 1.0, (k, k)),
-            "weights": np.zeros((k, 1)),
-            "means": np.broadcast_to(np.asarray(self.means_prior, dtype=np.float64), (k, d)),
-            "means_weight": np.broadcast_to(np.asarray(self.means_weight, dtype=np.float64), k),
-            "scatter": scatter,
-            "divisor": np.broadcast_to(np.maximum(weight - (d if form in ("full", "tied") else 1), 0), k),
-            "around_last_means": False,
-        }
+        return self._prior(scatter, np.broadcast_to(np.maximum(weight - (d if matrices else 1), 0), k))
 
-    def _step(self, sequences: _core.Sequences) -> float:
-        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
-        self.startprob_, self.transmat_, self.means_, self._covars_ = engine.startprob, engine.transmat, engine.means, engine.covariances
-        return log_prob
+    def _set(self, engine: _core.HiddenMarkov) -> None:
+        super()._set(engine)
+        self.means_ = engine.means
 
 
+@with_documentation_of(GaussianHMM)
 @documented
 class GMMHMM(HMM):
     """A hidden Markov model whose states emit from mixtures of Gaussians.
     Parameters:
-    n_components : int, default=1 -- The number of states.
-    n_mix : int, default=1 -- The number of components of each.
-    min_covar : float, default=1e-3 -- Added to the variances of the start.
-    startprob_prior, transmat_prior, weights_prior : float or array-like, default=1.0
-        The parameters of Dirichlet distributions, of which the M-step adds the excess over 1 to counts.
-    means_prior, means_weight : float or array-like, default=0.0 -- Prior means, and the number of rows that each stands for.
+    n_mix : int, default=1 -- The number of components of each state.
+    weights_prior : float or array-like, default=1.0 -- That of the weights, as `startprob_prior`.
     covars_prior, covars_weight : float or array-like, default=None
         The parameters of inverse gamma ('spherical', 'diag') or inverse Wishart distributions, as in hmmlearn; by default
         maximum likelihood.
-    algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag'
         The type of the covariances; 'tied' ones are equal within a state.
-    random_state
-    n_iter : int, default=10 -- The largest number of iterations.
-    tol : float, default=1e-2 -- A fit ends when the total log-likelihood gains less.
-    verbose : bool, default=False -- Whether each iteration is printed.
     params, init_params : str, default='stmcw'
         What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
-    implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
-    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
-    hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
+    **params : dict -- Those of `GaussianHMM`.
     Attributes:
     startprob_, transmat_, monitor_ : object -- As of `GaussianHMM`.
     weights_ : ndarray of shape (n_components, n_mix) -- The weights within the states.
@@ -184,25 +153,17 @@ class GMMHMM(HMM):
         missing: bool = False,
         hmmlearn_compatible: bool = False,
     ) -> None:
-        self.n_components, self.n_mix, self.covariance_type, self.min_covar = n_components, n_mix, covariance_type, min_covar
-        self.startprob_prior, self.transmat_prior, self.weights_prior = startprob_prior, transmat_prior, weights_prior
-        self.means_prior, self.means_weight = means_prior, means_weight
-        self.covars_prior, self.covars_weight = covars_prior, covars_weight
-        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
-        self.params, self.init_params, self.implementation = params, init_params, implementation
-        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
-        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+        self._take(locals())
 
     _draws_components = True
 
-    def _form(self) -> str:
+    def _of_components(self) -> str:
         """Return the type of the engine's mixture."""
-        if self.covariance_type not in ("diag", "spherical", "full", "tied"):
-            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'diag', 'spherical', 'full' or 'tied'")
-        return "full" if self.covariance_type == "tied" else self.covariance_type
+        form = self._form()
+        return "full" if form == "tied" else form
 
     def _engine(self) -> _core.HiddenMarkov:
-        k, m, form = self.n_components, self.n_mix, self._form()
+        k, m, form = self.n_components, self.n_mix, self._of_components()
         means, covars, weights = (np.asarray(v, dtype=np.float64) for v in (self.means_, self.covars_, self.weights_))
         if means.ndim != 3 or means.shape[:2] != (k, m):
             raise ValueError(f"means_ has the shape {means.shape}; expected ({k}, {m}, n_features)")
@@ -214,29 +175,15 @@ class GMMHMM(HMM):
         if weights.shape != (k, m) or not np.allclose(weights.sum(axis=1), 1):
             raise ValueError(f"weights_ must have the shape ({k}, {m}), and each row must sum to 1")
         covars = np.repeat(covars, m, axis=0) if tied else covars.reshape(shape_of(form, k * m, d))
-        return _core.HiddenMarkov(
-            np.asarray(self.startprob_, dtype=np.float64),
-            np.asarray(self.transmat_, dtype=np.float64),
-            (weights / weights.sum(axis=1, keepdims=True)).ravel() / k,
-            means.reshape(k * m, d),
-            covars,
-            form,
-            tied,
-        )
-
-    def _n_parameters(self) -> dict[str, int]:
-        k, m, d = self.n_components, self.n_mix, self.n_features
-        covariances = {"spherical": k * m, "diag": k * m * d, "tied": k * d * (d + 1) // 2, "full": k * m * d * (d + 1) // 2}
-        self._form()
-        return {"s": k - 1, "t": k * (k - 1), "m": k * m * d, "c": covariances[self.covariance_type], "w": k * (m - 1)}
+        weights = (weights / weights.sum(axis=1, keepdims=True)).ravel() / k
+        return _core.HiddenMarkov(self.startprob_, self.transmat_, weights, means.reshape(k * m, d), covars, form, tied)
 
     def _init(self, X: Array, lengths: Any = None) -> None:
-        k, m, form = self.n_components, self.n_mix, self._form()
+        k, m, form = self.n_components, self.n_mix, self._of_components()
         self._set_n_features(X)
         self._init_chain()
         whole = covariance(X, self.min_covar)
-        needs_means = self._needs_init("m", "means_")
-        if needs_means:
+        if self._needs_init("m", "means_"):
             found = kmeans(self, X, k)
             means = []
             for label in range(k):
@@ -251,14 +198,12 @@ class GMMHMM(HMM):
         if self._needs_init("w", "weights_"):
             self.weights_ = np.full((k, m), 1 / m)
         if self._needs_init("c", "covars_"):
-            if self.covariance_type == "tied":
-                self.covars_ = np.tile(whole, (k, 1, 1))
-            else:
-                covars = of_all(whole, form, k * m)
-                self.covars_ = covars.reshape(k, m, *covars.shape[1:])
+            tied = self.covariance_type == "tied"
+            covars = of_all(whole, form, k if tied else k * m)
+            self.covars_ = covars if tied else covars.reshape(k, m, *covars.shape[1:])
 
     def _priors(self) -> dict[str, Any]:
-        k, m, d, form = self.n_components, self.n_mix, self.n_features, self._form()
+        k, m, d, form = self.n_components, self.n_mix, self.n_features, self._of_components()
         tied, prior, weight = self.covariance_type == "tied", self.covars_prior, self.covars_weight
         if form == "full":
             default = -(m + d + 1.0) if tied else -(d + 2.0)
@@ -282,31 +227,20 @@ class GMMHMM(HMM):
             else:
                 divisor = np.broadcast_to(1 + 2 * (alphas + 1) / d, (k, m))
                 scatter = 2 * np.broadcast_to(betas, (k, m)).ravel()
-        return {
-            "start": np.broadcast_to(np.asarray(self.startprob_prior) - 1.0, k),
-            "transitions": np.broadcast_to(np.asarray(self.transmat_prior) - 1.0, (k, k)),
-            "weights": np.broadcast_to(np.asarray(self.weights_prior) - 1.0, (k, m)),
-            "means": np.broadcast_to(np.asarray(self.means_prior, dtype=np.float64), (k, m, d)).reshape(k * m, d),
-            "means_weight": np.broadcast_to(np.asarray(self.means_weight, dtype=np.float64), (k, m)).ravel(),
-            "scatter": scatter,
-            "divisor": divisor.ravel(),
-            "around_last_means": self.hmmlearn_compatible,
-        }
+        return self._prior(scatter, divisor, m)
 
-    def _step(self, sequences: _core.Sequences) -> float:
-        k, m, d = self.n_components, self.n_mix, self.n_features
-        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
-        self.startprob_, self.transmat_, self.weights_ = engine.startprob, engine.transmat, engine.weights
-        self.means_, covars = engine.means.reshape(k, m, d), engine.covariances
-        self.covars_ = covars[::m].copy() if self.covariance_type == "tied" else covars.reshape(k, m, *covars.shape[1:])
-        return log_prob
+    def _set(self, engine: _core.HiddenMarkov) -> None:
+        super()._set(engine)
+        k, m, covars = self.n_components, self.n_mix, engine.covariances
+        self.weights_, self.means_ = engine.weights, engine.means.reshape(k, m, -1)
+        self.covars_ = covars[::m].copy() if engine.tied_within_states else covars.reshape(k, m, *covars.shape[1:])
 
 
+@with_documentation_of(GaussianHMM)
 @documented
 class VariationalGaussianHMM(WithCovariances):
     """A hidden Markov model of Gaussians whose parameters have a posterior distribution, by variational inference.
     Parameters:
-    n_components : int, default=1 -- The number of states.
     covariance_type : {'full', 'tied', 'diag', 'spherical'}, default='full' -- The type of the covariances.
     startprob_prior, transmat_prior : float or array-like, default=None
         The parameters of Dirichlet distributions, by default 1 / n_components.
@@ -315,15 +249,9 @@ class VariationalGaussianHMM(WithCovariances):
     dof_prior : array-like of shape (n_components,), default=None
         The degrees of freedom of the Wishart distributions, by default n_features; one number for 'tied'.
     scale_prior : array-like, default=None -- Their inverse scale matrices in the shape of the type, by default 0.001.
-    algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
-    random_state
     n_iter : int, default=100 -- The largest number of iterations.
     tol : float, default=1e-6 -- A fit ends when the lower bound gains less.
-    verbose : bool, default=False -- Whether each iteration is printed.
-    params, init_params : str, default='stmc' -- As for `GaussianHMM`.
-    implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
-    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
-    hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
+    **params : dict -- Those of `GaussianHMM`.
     Attributes:
     startprob_, transmat_, means_, covars_, monitor_ : object -- As of `GaussianHMM`: posterior means.
     startprob_posterior_, transmat_posterior_ : ndarray -- The parameters of Dirichlet distributions.
@@ -351,13 +279,7 @@ class VariationalGaussianHMM(WithCovariances):
         missing: bool = False,
         hmmlearn_compatible: bool = False,
     ) -> None:
-        self.n_components, self.covariance_type = n_components, covariance_type
-        self.startprob_prior, self.transmat_prior = startprob_prior, transmat_prior
-        self.means_prior, self.beta_prior, self.dof_prior, self.scale_prior = means_prior, beta_prior, dof_prior, scale_prior
-        self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
-        self.params, self.init_params, self.implementation = params, init_params, implementation
-        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
-        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+        self._take(locals())
 
     @property
     def means_(self) -> Array:
@@ -368,8 +290,6 @@ class VariationalGaussianHMM(WithCovariances):
         return any(self._needs_init(code, f"{name}_{kind}_") for name in names for kind in ("prior", "posterior"))
 
     def _init(self, X: Array, lengths: Any) -> None:
-        if self.covariance_type not in ("full", "tied", "diag", "spherical"):
-            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'full', 'tied', 'diag' or 'spherical'")
         k, tied = self.n_components, self.covariance_type == "tied"
         self._set_n_features(X)
         d, rng, share = X.shape[1], check_random_state(self.random_state), np.full(k, 1 / k)
@@ -398,9 +318,7 @@ class VariationalGaussianHMM(WithCovariances):
         self._posterior()
 
     def _posterior(self) -> _core.VariationalHiddenMarkov:
-        k, tied = self.n_components, self.covariance_type == "tied"
-        if self.covariance_type not in ("full", "tied", "diag", "spherical"):
-            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'full', 'tied', 'diag' or 'spherical'")
+        k, tied = self.n_components, self._form() == "tied"
         parts = {"start": "startprob", "transitions": "transmat", "means": "means", "beta": "beta", "dof": "dof", "scale": "scale"}
 
         def of(kind: str) -> dict[str, Array]:
@@ -421,8 +339,7 @@ class VariationalGaussianHMM(WithCovariances):
         self.startprob_posterior_, self.transmat_posterior_ = new["start"], new["transitions"]
         self.means_posterior_, self.beta_posterior_, self.scale_posterior_ = new["means"], new["beta"], new["scale"]
         self.dof_posterior_ = float(new["dof"][0]) if self.covariance_type == "tied" else new["dof"]
-        model = found.model()
-        self.startprob_, self.transmat_, self._covars_ = model.startprob, model.transmat, model.covariances
+        self._set(found.model())
         return bound
 
 
@@ -460,15 +377,8 @@ def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
     Returns: model : GaussianHMM or GMMHMM -- The model, ready to score and decode.
     """
     engine, _ = _core.HiddenMarkov.read(os.fspath(path))
-    k, m = engine.weights.shape
-    model: GaussianHMM | GMMHMM
-    if m == 1 and not engine.tied_within_states:
-        model = GaussianHMM(k, engine.model)
-        model.means_, model._covars_ = engine.means, engine.covariances
-    else:
-        tied = engine.tied_within_states
-        model = GMMHMM(k, m, covariance_type="tied" if tied else engine.model)
-        model.weights_, model.means_ = engine.weights, engine.means.reshape(k, m, -1)
-        model.covars_ = engine.covariances[::m].copy() if tied else engine.covariances.reshape(k, m, *engine.covariances.shape[1:])
-    model.startprob_, model.transmat_ = engine.startprob, engine.transmat
+    (k, m), tied = engine.weights.shape, engine.tied_within_states
+    single = m == 1 and not tied
+    model = GaussianHMM(k, engine.model) if single else GMMHMM(k, m, covariance_type="tied" if tied else engine.model)
+    model._set(engine)
     return model

@@ -16,10 +16,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
-from . import _core
-from ._documentation import documented
-from ._mixture import Mixture
-from ._start import shape_of
+from .. import _core
+from .._documentation import documented
+from .._mixture import Mixture
+from .._parameters import set_parameters
+from .._start import shape_of
+from ._pictures import draw
 
 _log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -84,6 +86,20 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     monitor_: ConvergenceMonitor
     #: Whether a random number decides on the component of a state, even the only one.
     _draws_components = False
+    #: Whether covariances have mclust's models too.
+    _takes_models = False
+
+    def _take(self, given: dict[str, Any]) -> None:
+        """Set the parameters, which are the local variables of a constructor."""
+        set_parameters(self, given)
+        self.monitor_ = ConvergenceMonitor(given["tol"], given["n_iter"], given["verbose"])
+
+    def _form(self) -> str:
+        """Return the type of the covariances' arrays."""
+        form = _core.covariance_form(self.covariance_type)
+        if form != self.covariance_type and not self._takes_models:
+            raise ValueError(f"covariance_type is {self.covariance_type!r}; use 'diag', 'spherical', 'full' or 'tied'")
+        return form
 
     def _check(self) -> None:
         self._engine()
@@ -91,11 +107,39 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _engine(self) -> _core.HiddenMarkov:
         raise NotImplementedError
 
+    def _set(self, engine: _core.HiddenMarkov) -> None:
+        """Set the attributes to those of the engine's model."""
+        self.startprob_, self.transmat_ = engine.startprob, engine.transmat
+
     def _init(self, X: Array, lengths: Any) -> None:
         raise NotImplementedError
 
-    def _step(self, sequences: _core.Sequences) -> float:
+    def _priors(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    def _prior(self, scatter: Array, divisor: Array, *n_mix: int) -> dict[str, Any]:
+        """Return the prior as the engine takes it, with what is added to sums of squares and to the numbers of their rows."""
+        k, d = self.n_components, self.n_features
+
+        def of(name: str, *shape: int) -> Array:
+            return np.broadcast_to(np.asarray(getattr(self, name), dtype=np.float64), shape)
+
+        return {
+            "start": of("startprob_prior", k) - 1.0,
+            "transitions": of("transmat_prior", k, k) - 1.0,
+            "weights": of("weights_prior", k, *n_mix) - 1.0 if n_mix else np.zeros((k, 1)),
+            "means": of("means_prior", k, *n_mix, d).reshape(-1, d),
+            "means_weight": of("means_weight", k, *n_mix).ravel(),
+            "scatter": scatter,
+            "divisor": divisor.ravel(),
+            "around_last_means": bool(n_mix) and self.hmmlearn_compatible,
+        }
+
+    def _step(self, sequences: _core.Sequences) -> float:
+        """Make an iteration; return the log-likelihood before it."""
+        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
+        self._set(engine)
+        return log_prob
 
     def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None) -> _core.Sequences:
         x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if self.missing else True)
@@ -214,6 +258,21 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         self._fitted().write(os.fspath(path))
 
+    def plot(self, X: Any = None, what: str = "states", lengths: Lengths = None, feature: int = 0, ax: Any = None) -> Any:
+        """Draw the model.
+        Parameters:
+        X : array-like of shape (n_samples, n_features), default=None -- The rows, which the states over time need.
+        what : {'states', 'transitions', 'emissions'}, default='states'
+            A feature over time, on the colour of the state of each row, with lines between sequences; the states, as large as
+            their shares of a long sequence, with arrows as wide as the probabilities of transitions; or the rows with the
+            Gaussians of the states.
+        lengths
+        feature : int, default=0 -- The feature that is drawn over time.
+        ax : matplotlib.axes.Axes, default=None -- Where to draw; by default on a new figure.
+        Returns: ax : matplotlib.axes.Axes -- The axes.
+        """
+        return draw(self, X, what, lengths, feature, ax)
+
     def _needs_init(self, code: str, name: str) -> bool:
         if code not in self.init_params:
             return not hasattr(self, name)
@@ -225,7 +284,6 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if getattr(self, "n_features", X.shape[1]) != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} columns, but the model has {self.n_features} features")
         self.n_features = X.shape[1]
-        _core.covariance_form(self.covariance_type)
         n = sum(number for code, number in self._n_parameters().items() if code in self.params)
         if X.size < n:
             _log.warning(
@@ -252,10 +310,11 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return self
 
     def _n_parameters(self) -> dict[str, int]:
-        k, d = self.n_components, self.n_features
-        # Models that share a part of the covariances have fewer.
-        covariances = {"spherical": k, "diag": k * d, "tied": d * (d + 1) // 2, "full": k * d * (d + 1) // 2}
-        return {"s": k - 1, "t": k * (k - 1), "m": k * d, "c": covariances[_core.covariance_form(self.covariance_type)]}
+        k, d, m = self.n_components, self.n_features, getattr(self, "n_mix", 1)
+        # Models that share a part of the covariances have fewer. 'tied' components are those of a state.
+        triangle, tied = d * (d + 1) // 2, k if hasattr(self, "n_mix") else 1
+        covariances = {"spherical": k * m, "diag": k * m * d, "tied": tied * triangle, "full": k * m * triangle}
+        return {"s": k - 1, "t": k * (k - 1), "m": k * m * d, "c": covariances[self._form()], "w": k * (m - 1)}
 
     def _init_chain(self) -> None:
         rng, share = check_random_state(self.random_state), np.full(self.n_components, 1 / self.n_components)
@@ -328,37 +387,26 @@ class WithCovariances(HMM):
     @covars_.setter
     def covars_(self, covars: ArrayLike) -> None:
         covars = np.array(covars, dtype=np.float64)
-        form = _core.covariance_form(self.covariance_type)
+        form = self._form()
         # Means that are not needed for a check may not be there yet.
         d = covars.shape[-1] if form != "spherical" and covars.ndim else 1
         if form == "spherical" and covars.size == self.n_components:
             covars = covars.ravel()
         elif form == "spherical" and covars.ndim == 2 and np.ptp(covars, axis=1).max() == 0:
             covars = covars[:, 0].copy()
-        _core.HiddenMarkov(
-            np.full(self.n_components, 1 / self.n_components),
-            np.full((self.n_components, self.n_components), 1 / self.n_components),
-            np.full(self.n_components, 1 / self.n_components),
-            np.zeros((self.n_components, d)),
-            covars,
-            self.covariance_type,
-            False,
-        )
+        share = np.full(self.n_components, 1 / self.n_components)
+        _core.HiddenMarkov(share, np.tile(share, (len(share), 1)), share, np.zeros((len(share), d)), covars, self.covariance_type, False)
         self._covars_ = covars
 
     def _engine(self) -> _core.HiddenMarkov:
-        k = self.n_components
-        _core.covariance_form(self.covariance_type)
+        self._form()
         if not hasattr(self, "_covars_"):
             raise ValueError("covars_ is not set; set it, or fit the model")
-        engine = _core.HiddenMarkov(
-            np.asarray(self.startprob_, dtype=np.float64),
-            np.asarray(self.transmat_, dtype=np.float64),
-            np.full(k, 1 / k),
-            np.asarray(self.means_, dtype=np.float64),
-            self._covars_,
-            self.covariance_type,
-            False,
-        )
+        share = np.full(self.n_components, 1 / self.n_components)
+        engine = _core.HiddenMarkov(self.startprob_, self.transmat_, share, self.means_, self._covars_, self.covariance_type, False)
         self.n_features = engine.means.shape[1]
         return engine
+
+    def _set(self, engine: _core.HiddenMarkov) -> None:
+        super()._set(engine)
+        self._covars_ = engine.covariances

@@ -1,0 +1,203 @@
+"""The estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from .. import _core
+from .._arrays import Floats, checked_weights, load, n_threads, validated
+from .._documentation import documented, with_documentation_of
+from .._estimator import GaussianMixture
+from .._parameters import count
+from .._reports import Start
+from .._samples import ArraySamples
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Float64: TypeAlias = NDArray[np.float64]
+#: Noise as the engine takes it: an array, whether it is one covariance for all, the groups, and the projections.
+Given: TypeAlias = tuple[Float64, bool, list[int] | None, Float64 | None]
+_X: TypeAlias = "ArrayLike | Measurements"
+_R: TypeAlias = ArrayLike | None
+
+
+@documented
+class Measurements(NamedTuple):
+    """Samples with their noise, wherever an `ExtremeDeconvolution` takes samples, as in ``select``.
+    Parameters:
+    X : array-like of shape (n_samples, n_columns) -- What was measured.
+    noise : array-like
+        One covariance for all samples (n_columns, n_columns), a variance for each value (n_samples, n_columns), a
+        covariance for each sample (n_samples, n_columns, n_columns), or a tuple of J covariances (J, n_columns,
+        n_columns) and the number of that of each sample (n_samples,).
+    projection
+    """
+
+    X: ArrayLike
+    noise: Any
+    projection: ArrayLike | None = None
+
+    def _given(self, n: int, scale: Float64 | None = None) -> Given:
+        """Return the noise for the engine, which checks the shapes, of columns that are divided by `scale`."""
+        noise, groups = self.noise, None
+        if isinstance(noise, tuple):
+            noise, numbers = noise
+            groups = numbers_of(numbers, "the groups of the noise", dtype=np.int64, ensure_2d=False).tolist()
+            if np.ndim(noise) != 3 or len(groups) != n or min(groups) < 0:
+                raise ValueError(f"noise of groups should be matrices (J, n_columns, n_columns) and {n} numbers below J")
+        noise = numbers_of(noise, "noise", allow_nd=True)
+        c = noise.shape[-1]
+        common: bool = noise.shape == (c, c)
+        if common and n == c:
+            raise ValueError(f"noise of shape {noise.shape} may be variances or one covariance; give {(n, c, c)}")
+        if scale is not None:
+            noise = noise / (scale * scale if noise.ndim == 2 and not common else np.outer(scale, scale))
+        projection = None if self.projection is None else numbers_of(self.projection, "projection", allow_nd=True)
+        return noise, common, groups, projection
+
+
+def numbers_of(values: Any, name: str, dtype: Any = np.float64, **how: Any) -> Any:
+    """Return checked numbers; the engine looks for what is not finite."""
+    return check_array(values, dtype=dtype, ensure_all_finite=False, input_name=name, **how)
+
+
+def _measured(X: Any, noise: Any = None, projection: Any = None) -> Any:
+    if isinstance(X, Measurements):
+        return X
+    if noise is None:
+        raise TypeError("noise is missing; give the covariances of the samples' noise, or Measurements for X")
+    return Measurements(X, noise, projection)
+
+
+class _MeasuredSamples(ArraySamples):
+    """Measurements of this process."""
+
+    def __init__(self, estimator: Any, measured: Measurements, sample_weight: Any, labels: Any) -> None:
+        super().__init__(estimator, measured.X, sample_weight, labels)
+        self.measured = measured
+        projection = self.noise[3]
+        if projection is not None:
+            if estimator.standardize:
+                raise ValueError(
+                    "standardize=True does not take projections; scale the true values, and multiply the projections by the scales"
+                )
+            # The features are the true values.
+            self.shape = self.shape[0], projection.shape[2]
+            estimator.n_features_in_ = self.shape[1]
+            vars(estimator).pop("feature_names_in_", None)
+
+    @property
+    def noise(self) -> Given:
+        return self.measured._given(self.shape[0], None if self.units is None else self.units.scale)
+
+    def start(self, random_state: np.random.RandomState, total_weight: float) -> Start:
+        if self.measured.projection is not None:
+            # The engine guesses true values.
+            return int(random_state.randint(0, 2**31 - 1))
+        return super().start(random_state, total_weight)
+
+
+@with_documentation_of(GaussianMixture)
+@documented
+class ExtremeDeconvolution(GaussianMixture):
+    """A Gaussian mixture of the true values behind samples with known noise, fitted by expectation-maximisation.
+
+    Attributes are those of :class:`gaussmix.GaussianMixture`. Wherever it takes samples, it takes
+    :class:`Measurements` too.
+    Parameters: **params : dict -- Those of :class:`gaussmix.GaussianMixture`.
+    Examples:
+    >>> import numpy as np
+    >>> from gaussmix.deconvolution import ExtremeDeconvolution
+    >>> rng = np.random.default_rng(0)
+    >>> variances = rng.uniform(0.5, 1.5, (2000, 1))
+    >>> X = rng.normal(5.0, 0.5, (2000, 1)) + rng.normal(0.0, np.sqrt(variances))
+    >>> xd = ExtremeDeconvolution(1, tol=1e-6, max_iter=1000).fit(X, noise=variances)
+    >>> float(X.var().round(1)), float(xd.covariances_[0, 0, 0].round(1))
+    (1.2, 0.2)
+    """
+
+    def fit(
+        self, X: _X, y: object = None, sample_weight: _R = None, *, noise: Any = None, projection: _R = None, labels: _R = None
+    ) -> Self:
+        """Fit the mixture.
+        Parameters: X, y, sample_weight, noise, projection, labels
+        Returns: self : object -- The fitted mixture.
+        """
+        super().fit(_measured(X, noise, projection), None, sample_weight, labels=labels)
+        return self
+
+    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> ArraySamples:
+        return _MeasuredSamples(self, _measured(X), sample_weight, labels)
+
+    def _checked(self, measured: Measurements) -> tuple[Any, Given]:
+        check_is_fitted(self)
+        if measured.projection is None:
+            x = validated(self, measured.X, reset=False)
+        else:
+            x = check_array(measured.X, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        return x, measured._given(x.shape[0])
+
+    def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
+        x, noise = self._checked(_measured(X))
+        weights = checked_weights(sample_weight, x.shape[0])
+        return load(self, x, weights, device=self.device, threads=n_threads(self.n_jobs), original=X.X, noise=noise)
+
+    def score_samples(self, X: _X, noise: Any = None, projection: _R = None) -> Floats:
+        """Return the log-likelihood of each sample.
+        Parameters: X, noise, projection
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
+        """
+        return super().score_samples(_measured(X, noise, projection))
+
+    def predict(self, X: _X, noise: Any = None, projection: _R = None) -> NDArray[np.int64]:
+        """Return the most probable component of each sample.
+        Parameters: X, noise, projection
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
+        """
+        return super().predict(_measured(X, noise, projection))
+
+    def predict_proba(self, X: _X, noise: Any = None, projection: _R = None) -> Floats:
+        """Return the probability of each component for each sample.
+        Parameters: X, noise, projection
+        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities.
+        """
+        return super().predict_proba(_measured(X, noise, projection))
+
+    def denoise(self, X: _X, noise: Any = None, projection: _R = None) -> tuple[Float64, Float64]:
+        """Return the true values that are expected given the measured ones.
+        Parameters: X, noise, projection
+        Returns:
+        values : ndarray of shape (n_samples, n_features) -- The expected true values, of missing ones too.
+        covariances : ndarray of shape (n_samples, n_features, n_features) -- Those of the true values around them.
+        """
+        x, given = self._checked(_measured(X, noise, projection))
+        return _core.denoise(x, self._mixture(), given, self.missing)
+
+    def impute(self, X: Any, draws: int | None = None, random_state: Any = None) -> NoReturn:
+        raise TypeError("impute knows no noise; denoise returns the expected true values, of missing ones too")
+
+    def sample(self, n_samples: int = 1, noise: ArrayLike | None = None) -> tuple[Float64, NDArray[np.int64]]:
+        """Draw true values, or with noise measurements.
+        Parameters:
+        n_samples : int, default=1 -- How many.
+        noise : array-like, default=None -- The noise, in a shape of :class:`Measurements`.
+        Returns:
+        X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
+        y : ndarray of shape (n_samples,) -- The component of each.
+        """
+        random = check_random_state(self.random_state)
+        X, y = self.mixture_.sample(n_samples, random)
+        if noise is None:
+            return X, y
+        covariances, common, groups, _ = Measurements(X, noise)._given(count(n_samples, "n_samples"))
+        if covariances.ndim == 2 and not common:
+            return X + random.standard_normal(X.shape) * np.sqrt(covariances), y
+        values, vectors = np.linalg.eigh(covariances if groups is None else covariances[groups])
+        factors = vectors * np.sqrt(np.maximum(values, 0.0))[..., np.newaxis, :]
+        return X + (factors @ random.standard_normal(X.shape)[..., np.newaxis])[..., 0], y

@@ -2,6 +2,7 @@
 use crate::arrays::{self, Matrix, view};
 use crate::errors::{exception, sampler_exception};
 use crate::mixture::Mixture;
+use crate::noise;
 use crate::threads::compute;
 use gaussmix::data::{Element, Samples};
 use gaussmix::device::{Device, LoadOptions};
@@ -81,6 +82,8 @@ struct Inner {
     model: PosteriorModel,
     evaluator: Box<dyn Evaluator>,
     run: mcmc::Chains,
+    /// Declared after the evaluator, which borrows them and is dropped first.
+    _of_noise: Vec<Py<PyAny>>,
 }
 
 /// A run of Markov chains, with its data in a device.
@@ -97,7 +100,8 @@ impl Chains {
 impl Chains {
     /// Returns a run without draws, or with `resume` the one saved under this prefix.
     #[new]
-    #[pyo3(signature = (x, sample_weight, options, init=None, resume=None, missing=false))]
+    #[pyo3(signature = (x, sample_weight, options, init=None, resume=None, missing=false, noise=None))]
+    #[allow(clippy::too_many_arguments)] // Named in Python.
     fn new(
         py: Python<'_>,
         x: &Bound<'_, PyAny>,
@@ -106,6 +110,7 @@ impl Chains {
         init: Option<&Mixture>,
         resume: Option<PathBuf>,
         missing: bool,
+        noise: Option<noise::Given<'_>>,
     ) -> PyResult<Self> {
         let weights = sample_weight.map(|w| arrays::vector("sample_weight", w)).transpose()?;
         let samples = match Matrix::new(x)? {
@@ -116,8 +121,16 @@ impl Chains {
         if let Some(weights) = weights {
             samples = samples.with_shared_weights(weights.into_shared()).map_err(exception)?;
         }
+        // SAFETY: the run keeps the arrays as long as the samples.
+        let noise = noise.map(|noise| unsafe { noise.borrow() }).transpose()?;
+        let mut of_noise = Vec::new();
+        if let Some(noise::Borrowed { noise, arrays }) = noise {
+            samples = samples.with_noise(noise).map_err(exception)?;
+            of_noise = arrays;
+        }
         let init = init.map(|mixture| mixture.0.clone());
-        compute(py, || begin(samples, &options, init, resume))?.map(|inner| Self(Mutex::new(inner)))
+        let inner = compute(py, || begin(samples, &options, init, resume))??;
+        Ok(Self(Mutex::new(Inner { _of_noise: of_noise, ..inner })))
     }
 
     /// Advances until all draws are made, the callback returns a true value, or Ctrl-C is pressed. Returns whether all
@@ -126,7 +139,7 @@ impl Chains {
     fn advance(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<(bool, Option<PyErr>)> {
         compute(py, || {
             let mut inner = self.lock();
-            let Inner { model, evaluator, run } = &mut *inner;
+            let Inner { model, evaluator, run, .. } = &mut *inner;
             let mut posterior = Posterior::new(model, evaluator.as_mut()).map_err(sampler_exception)?;
             let (mut error, mut last_look) = (None, Instant::now());
             let outcome = run.advance(&mut posterior, |progress| {
@@ -222,7 +235,7 @@ fn begin(
         let mut posterior = Posterior::new(&model, evaluator.as_mut()).map_err(sampler_exception)?;
         let mut run = saved.resume(&mut posterior).map_err(sampler_exception)?;
         run.set_draws(settings.draws).map_err(sampler_exception)?;
-        return Ok(Inner { model, evaluator, run });
+        return Ok(Inner { model, evaluator, run, _of_noise: Vec::new() });
     }
     let start = match init {
         Some(mixture) => mixture,
@@ -238,7 +251,7 @@ fn begin(
     let start = Start::around(&model, &start, &settings).map_err(sampler_exception)?;
     let mut posterior = Posterior::new(&model, evaluator.as_mut()).map_err(sampler_exception)?;
     let run = mcmc::Chains::new(settings, start, &mut posterior).map_err(sampler_exception)?;
-    Ok(Inner { model, evaluator, run })
+    Ok(Inner { model, evaluator, run, _of_noise: Vec::new() })
 }
 
 /// Checks for signals, and calls the callback with the progress of the run. Returns whether to end the run.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gaussmix import BayesianGaussianMixture, GaussianMixture, MixturePosterior, plot, select
+from gaussmix.deconvolution import Measurements
 
 SHORT = dict(order=0, chains=2, warmup=200, draws=100, random_state=0)
 
@@ -41,6 +42,18 @@ def test_the_same_seed_gives_the_same_draws_also_in_parts(x, tmp_path):
         MixturePosterior(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
     kept = pickle.loads(pickle.dumps(whole))
     np.testing.assert_array_equal(kept.draws_["weights"], whole.draws_["weights"])
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "metropolis", "ensemble"])
+def test_measurements_have_a_posterior_of_their_true_values(sampler):
+    rng = np.random.default_rng(0)
+    variances = rng.uniform(1.0, 5.0, (400, 1))
+    X = rng.normal(5.0, 1.0, (400, 1)) + rng.normal(0.0, np.sqrt(variances))
+    short = dict(SHORT, order=None, chains=8, warmup=500, thin=1 if sampler == "nuts" else 5)
+    draws = MixturePosterior(1, sampler=sampler, **short).fit(Measurements(X, variances)).draws_
+    # The variance of the measurements is 4. The posterior's deviations are about 0.1 and 0.25.
+    assert abs(draws["means"].mean() - 5.0) < 0.3 and abs(draws["covariances"].mean() - 1.0) < 0.6
+    assert draws["covariances"].std() > 0.05
 
 
 def test_arviz_takes_the_draws(x):

@@ -141,3 +141,19 @@ def test_what_cannot_be_is_refused():
         jax.jit(lambda s: gj.LogLikelihood(s)(weights, means, covariances))(x)
     with pytest.raises(Exception, match="weights sum to 0"):
         gj.log_likelihood(x, weights * 0, means, covariances)
+
+
+def test_a_hidden_markov_model_is_compiled():
+    from gaussmix.hmm import Likelihood
+
+    rng = np.random.default_rng(0)
+    x, lengths = rng.normal(size=(40, 2)), [25, 15]
+    parameters = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), rng.normal(size=(3, 2)), rng.uniform(0.5, 2.0, size=(3, 2))
+    function = gj.MarkovLogLikelihood(x, lengths)
+    value, gradient = jax.jit(jax.value_and_grad(lambda *given: 3 * function(*given), argnums=(0, 1, 2, 3)))(*parameters)
+    expected, parts = Likelihood(x, lengths).gradient(*parameters)
+    assert float(value) == pytest.approx(3 * expected, rel=1e-12) and float(function(*parameters)) == pytest.approx(expected, rel=1e-12)
+    for got, part in zip(gradient, parts, strict=True):
+        np.testing.assert_allclose(got, 3 * part, rtol=1e-12)
+    with pytest.raises(NotImplementedError, match="second"):
+        jax.hessian(lambda means: function(parameters[0], parameters[1], means, parameters[3]))(parameters[2])

@@ -9,6 +9,7 @@ from scipy import optimize, spatial, stats
 from scipy.special import logsumexp
 
 from gaussmix import GaussianMixture, InnerProducts, Likelihood, Mixture, Statistics, cluster, gaussian_kernel, inner_products
+from gaussmix.deconvolution import Measurements
 
 TYPES = ["full", "tied", "diag", "spherical"]
 
@@ -233,3 +234,39 @@ def test_comparisons_of_rows(dtype):
         gaussian_kernel(a, b, gamma=-1.0)
     with pytest.raises(ValueError, match="NaN"):
         inner_products(a * np.nan, b)
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_measurements_have_a_likelihood_and_its_derivatives(covariance_type, groups):
+    rng = np.random.default_rng(0)
+    n, k, d = 90, 2, 3
+    factors = rng.normal(size=(n, d, d)) / 3 + np.eye(d) / 2
+    noise = factors @ factors.transpose(0, 2, 1)
+    if groups:
+        noise = noise[:2], np.arange(n) % 2
+    X = rng.normal(size=(n, d)) * 2
+    weights, means = np.array([0.3, 0.7]), rng.normal(size=(k, d))
+    factors = rng.normal(size=(k, d, d)) / 2 + np.eye(d)
+    full = factors @ factors.transpose(0, 2, 1)
+    covariances = {"full": full, "tied": full[0], "diag": rng.uniform(0.5, 2, (k, d)), "spherical": rng.uniform(0.5, 2, k)}[covariance_type]
+    likelihood = Likelihood(Measurements(X, noise), rng.uniform(0.5, 2, n), covariance_type=covariance_type, device="cpu")
+    value, by_weights, by_means, by_covariances = likelihood.gradient(weights, means, covariances)
+    assert value == pytest.approx(likelihood(weights, means, covariances), rel=1e-12)
+    step = 1e-6
+
+    def difference(name, at):
+        sides = []
+        for h in (step, -step):
+            moved = {"means": means.copy(), "covariances": covariances.copy()}
+            moved[name][at] += h
+            if name == "covariances" and covariance_type in ("full", "tied") and at[-1] != at[-2]:
+                moved[name][(*at[:-2], at[-1], at[-2])] += h
+            sides.append(likelihood(weights, **moved))
+        return (sides[0] - sides[1]) / (2 * step)
+
+    assert by_means[1, 2] == pytest.approx(difference("means", (1, 2)), rel=1e-5)
+    at = {"full": (1, 2, 0), "tied": (2, 0), "diag": (1, 2), "spherical": (1,)}[covariance_type]
+    both = 2 if covariance_type in ("full", "tied") else 1
+    assert both * by_covariances[at] == pytest.approx(difference("covariances", at), rel=1e-5)
+    assert by_weights @ weights == pytest.approx(likelihood.total_weight, rel=1e-9)

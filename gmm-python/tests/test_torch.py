@@ -199,3 +199,72 @@ def test_the_transformations_of_torch_func_are_refused():
         for transformed in (torch.func.grad(f), torch.func.jacrev(f), lambda m: torch.func.vmap(f)(torch.stack([m, m]))):  # noqa: B023
             with pytest.raises(NotImplementedError, match="gaussmix.torch does not take part"):
                 transformed(m)
+
+
+def markov(covariance_type, n_mix=None):
+    """Return rows, lengths and free parameters of a model of three states."""
+    rng = np.random.default_rng(1)
+    k, d, m = 3, 2, n_mix or 1
+    factors = rng.normal(size=(k * m, d, d)) / 2 + np.eye(d)
+    full = factors @ factors.transpose(0, 2, 1)
+    covariances = {
+        "full": full,
+        "tied": full[0],
+        "diag": rng.uniform(0.5, 2.0, size=(k * m, d)),
+        "spherical": rng.uniform(0.5, 2.0, size=k * m),
+    }[covariance_type]
+    means = rng.normal(size=(k * m, d))
+    if n_mix:
+        means, covariances = means.reshape(k, m, d), covariances.reshape(k, m, *covariances.shape[1:])
+    start, transitions, weights = (rng.dirichlet(np.ones(size), rows).squeeze() for size, rows in [(k, 1), (k, k), (m, k)])
+    arrays = [start, transitions, means, covariances, *([weights] if n_mix else [])]
+    return rng.normal(size=(30, d)), [17, 1, 12], [torch.tensor(array, requires_grad=True) for array in arrays]
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_a_hidden_markov_model_is_what_autograd_gives(covariance_type):
+    x, lengths, parameters = markov(covariance_type)
+    start, transitions, means, covariances = parameters
+    ones = torch.ones(1, dtype=torch.float64)
+    emissions = torch.stack(
+        [
+            by_logsumexp(
+                torch.from_numpy(x), ones, means[state : state + 1],
+                covariances if covariance_type == "tied" else covariances[state : state + 1], covariance_type,
+            )
+            for state in range(3)
+        ],
+        dim=1,
+    )
+    total = 0
+    for rows in emissions.split(lengths):
+        alpha = start.log() + rows[0]
+        for row in rows[1:]:
+            alpha = torch.logsumexp(alpha[:, None] + transitions.log(), dim=0) + row
+        total = total + torch.logsumexp(alpha, dim=0)
+    want = torch.autograd.grad(total, parameters)
+    value = gt.MarkovLogLikelihood(x, lengths, covariance_type=covariance_type)(*parameters)
+    assert value.item() == pytest.approx(total.item(), rel=1e-12)
+    for got, expected, parameter in zip(torch.autograd.grad(2 * value, parameters), want, parameters, strict=True):
+        assert got.shape == parameter.shape
+        # Of mirrored entries autograd gives the lower one both derivatives.
+        if covariance_type in ("full", "tied") and parameter is covariances:
+            got, expected = got + got.mT, expected + expected.mT
+        np.testing.assert_allclose(got / 2, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_states_with_mixtures_have_derivatives_and_no_second_ones():
+    x, lengths, parameters = markov("diag", n_mix=2)
+    function = gt.MarkovLogLikelihood(x, lengths, sequence_weight=[1.0, 2.0, 0.5])
+    with torch.no_grad():
+        moved = [parameter.clone() for parameter in parameters]
+        # Along directions that keep the sums of probabilities.
+        moved[2][1, 0, 1] += 1e-6
+        moved[4][2] += torch.tensor([1e-6, -1e-6])
+        moved[1][0] += torch.tensor([1e-6, -2e-6, 1e-6])
+        difference = function(*moved) - function(*parameters)
+    gradient = torch.autograd.grad(function(*parameters), parameters, create_graph=True)
+    expected = sum(((there - here) * part).sum() for there, here, part in zip(moved, parameters, gradient, strict=True))
+    assert difference.item() == pytest.approx(expected.item(), rel=1e-4)
+    with pytest.raises(RuntimeError):
+        gradient[2].sum().backward()

@@ -18,6 +18,7 @@ from . import _core
 from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
 from ._documentation import documented
 from ._gpu import on_host
+from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count, set_parameters
 from ._reports import Estimator
@@ -118,7 +119,7 @@ class MixturePosterior(Estimator):
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Measurements,
         y: object = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -134,6 +135,8 @@ class MixturePosterior(Estimator):
             parameters must be the same, except for a larger number of draws.
         Returns: self : MixturePosterior -- With the draws.
         """
+        measured = X if isinstance(X, Measurements) else None
+        X = X.X if isinstance(X, Measurements) else X
         x: Floats = on_host(validated(self, X, reset=True, min_samples=2 if self.prior is None else 1, check_finite=True))
         weights = checked_weights(sample_weight, x.shape[0])
         if self.missing:
@@ -150,7 +153,9 @@ class MixturePosterior(Estimator):
         options["threads"] = n_threads(self.n_jobs)
         start = None if init is None else mixture_of(init, "init")._engine
         with self._task(X, y, sample_weight):
-            self._chains = _core.Chains(x, weights, options, start, None if resume is None else os.fspath(resume), self.missing)
+            saved = None if resume is None else os.fspath(resume)
+            noise = None if measured is None else measured._given(x.shape[0])
+            self._chains = _core.Chains(x, weights, options, start, saved, self.missing, noise)
             return self.go_on()
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:

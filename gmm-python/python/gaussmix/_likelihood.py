@@ -13,6 +13,7 @@ from . import _arrays, _core
 from ._arrays import Floats, is_mapped, n_threads
 from ._documentation import documented
 from ._gpu import checked, on_gpu, on_host
+from ._measurements import Given, Measurements
 from ._mixture import AnyMixture, mixture_of
 
 _Value = TypeVar("_Value")
@@ -118,7 +119,8 @@ class Likelihood(Evaluation):
     Parameters:
     X : array-like of shape (n_samples, n_features)
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
-        GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU.
+        GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU. Of
+        :class:`gaussmix.deconvolution.Measurements` the likelihood is that of the mixture of their true values.
     sample_weight
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
@@ -143,7 +145,7 @@ class Likelihood(Evaluation):
 
     def __init__(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Measurements,
         sample_weight: ArrayLike | None = None,
         *,
         device: str = "auto",
@@ -154,6 +156,11 @@ class Likelihood(Evaluation):
         copy: bool = True,
     ) -> None:
         samples: Floats | _core.GpuArray
+        noise: Given | None = None
+        if isinstance(X, Measurements):
+            measured, X = X, X.X
+            given = measured._given(len(on_host(X)))
+            noise = (given[0].copy(), *given[1:]) if copy else given
         if missing and on_gpu(X):
             X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
         if on_gpu(X):
@@ -179,6 +186,7 @@ class Likelihood(Evaluation):
                 settle=True,
                 memory=_arrays.MEMORY,
                 missing=missing,
+                noise=noise,
             )
         except _core.NonFiniteError:
             if not on_gpu(samples):

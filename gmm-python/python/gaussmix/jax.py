@@ -20,8 +20,9 @@ from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, c
 from ._documentation import documented
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
+from .hmm import Likelihood
 
-__all__ = ["LogLikelihood", "log_likelihood"]
+__all__ = ["LogLikelihood", "MarkovLogLikelihood", "log_likelihood"]
 
 
 @dataclass(frozen=True)
@@ -216,3 +217,54 @@ def _backward(source: _Source, residuals: Any, factor: Any) -> Any:
 
 
 _total.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+@documented
+class MarkovLogLikelihood:
+    """The log-likelihood of sequences under a hidden Markov model, for automatic differentiation.
+
+    ``log_likelihood(startprob, transmat, means, covars, weights=None)`` is the total, in the type of the parameters,
+    with derivatives by all its arguments, also in functions that `jax.jit` compiles. Probabilities must sum to 1, as
+    softmax makes them; one of 0 is a constant.
+    Parameters:
+    X : array of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
+    lengths : array of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
+    **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
+    """
+
+    def __init__(self, X: ArrayLike, lengths: ArrayLike | None = None, **options: Any) -> None:
+        self._likelihood = Likelihood(np.asarray(X), lengths, **options)
+
+    def __call__(
+        self, startprob: ArrayLike, transmat: ArrayLike, means: ArrayLike, covars: ArrayLike, weights: ArrayLike | None = None
+    ) -> Array:
+        """Return the total log-likelihood."""
+        given = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
+        arrays = [jax.numpy.asarray(parameter) for parameter in given]
+        kind = jax.numpy.result_type(*arrays, np.float32)
+        value: Array = _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
+        return value
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _markov_total(likelihood: Likelihood, *parameters: Array) -> Any:
+    return _markov_with_gradient(likelihood, *parameters)[0]
+
+
+@_only_once
+def _markov_with_gradient(likelihood: Likelihood, *parameters: Array) -> Any:
+    shapes = (jax.ShapeDtypeStruct((), parameters[0].dtype), [_like(parameter) for parameter in parameters])
+
+    def call(*parameters: Any) -> Any:
+        # JAX's own softmax in float32 sums to 1 within its rounding.
+        found = likelihood.gradient(*(np.asarray(parameter, np.float64) for parameter in parameters))
+        return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
+
+    return jax.pure_callback(call, shapes, *parameters, vmap_method="sequential")
+
+
+def _markov_backward(likelihood: Likelihood, gradient: Any, factor: Any) -> Any:
+    return tuple((factor * part).astype(part.dtype) for part in gradient)
+
+
+_markov_total.defvjp(_markov_with_gradient, _markov_backward)

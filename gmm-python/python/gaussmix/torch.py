@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
 from ._documentation import documented
 from ._mixture import AnyMixture
+from .hmm import Likelihood
 
-__all__ = ["LogLikelihood", "log_likelihood"]
+__all__ = ["LogLikelihood", "MarkovLogLikelihood", "log_likelihood"]
 
 #: Numbers of a buffer of the derivatives by samples on a GPU, of which there are about five: as many as fill the GPU, and
 #: few beside what automatic differentiation holds.
@@ -241,6 +243,50 @@ class _Derivatives(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *factors: Tensor) -> Any:
         raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="PyTorch"))
+
+
+@documented
+class MarkovLogLikelihood:
+    """The log-likelihood of sequences under a hidden Markov model, for automatic differentiation.
+
+    ``log_likelihood(startprob, transmat, means, covars, weights=None)`` is the total, a tensor of no dimension in
+    float64, with derivatives by all its arguments. Probabilities must sum to 1, as softmax makes them; one of 0 is a
+    constant.
+    Parameters:
+    X : array-like of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
+    lengths : array-like of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
+    **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
+    """
+
+    def __init__(self, X: Any, lengths: Any = None, **options: Any) -> None:
+        self._likelihood = Likelihood(X, lengths, **options)
+
+    def __call__(self, startprob: Tensor, transmat: Tensor, means: Tensor, covars: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the total log-likelihood."""
+        parameters = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
+        _refuse_transformed(*parameters)
+        value: Tensor = _MarkovFunction.apply(self._likelihood, *parameters)
+        return value
+
+
+class _MarkovFunction(torch.autograd.Function):
+    """The total, whose derivatives come with its value, in one evaluation."""
+
+    @staticmethod
+    def forward(ctx: Any, likelihood: Likelihood, *parameters: Tensor) -> Tensor:
+        arrays = [_on_host(parameter) for parameter in parameters]
+        ctx.like = parameters
+        if any(ctx.needs_input_grad):
+            value, ctx.gradient = likelihood.gradient(*arrays)
+        else:
+            value = likelihood(*arrays)
+        return torch.tensor(value, dtype=torch.float64, device=parameters[0].device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
+        parts = zip(ctx.gradient, ctx.like, strict=True)
+        return (None, *(torch.from_numpy(part * float(factor)).to(like.device, like.dtype) for part, like in parts))
 
 
 def _score_function_on_gpu(x: Tensor, of: Parameters) -> Tensor:

@@ -6,7 +6,8 @@ the interfaces of the programs of these names. docs/deconvolution.md compares th
 """
 
 from ._bovy import extreme_deconvolution
-from ._estimator import ExtremeDeconvolution, Measurements
+from .._measurements import Measurements
+from ._estimator import ExtremeDeconvolution
 from ._xdgmm import XDGMM
 
 __all__ = ["XDGMM", "ExtremeDeconvolution", "Measurements", "extreme_deconvolution"]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _core
 from .._documentation import documented
-from ._estimator import Float64, Measurements, numbers_of
+from .._measurements import Float64, Measurements, numbers_of
 
 #: Amplitudes, means and covariances, and which of each are fixed.
 _Parameters: TypeAlias = tuple[Float64, Float64, Float64]

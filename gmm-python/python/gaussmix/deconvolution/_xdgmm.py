@@ -15,7 +15,8 @@ from .._arrays import Floats
 from .._documentation import documented
 from .._mixture import Mixture
 from ._bovy import extreme_deconvolution
-from ._estimator import ExtremeDeconvolution, Measurements, numbers_of
+from .._measurements import Measurements, numbers_of
+from ._estimator import ExtremeDeconvolution
 
 
 @documented

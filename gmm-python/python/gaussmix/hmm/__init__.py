@@ -5,6 +5,7 @@
 """
 
 from ._base import ConvergenceMonitor
+from ._likelihood import Likelihood
 from ._models import GMMHMM, BayesianGaussianHMM, GaussianHMM, VariationalGaussianHMM, load, select
 
-__all__ = ["GMMHMM", "BayesianGaussianHMM", "ConvergenceMonitor", "GaussianHMM", "VariationalGaussianHMM", "load", "select"]
+__all__ = ["GMMHMM", "BayesianGaussianHMM", "ConvergenceMonitor", "GaussianHMM", "Likelihood", "VariationalGaussianHMM", "load", "select"]

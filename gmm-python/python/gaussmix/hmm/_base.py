@@ -29,6 +29,19 @@ States = NDArray[np.int64]
 Lengths = ArrayLike | None
 
 
+def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: bool) -> _core.Sequences:
+    """Check rows and divide them into sequences."""
+    x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if missing else True)
+    if lengths is None:
+        sizes = [len(x)]
+    else:
+        sizes = np.asarray(lengths).ravel().tolist()
+        if bad := [length for length in sizes if length < 1 or length != int(length)]:
+            raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
+    weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
+    return _core.Sequences(x, [int(length) for length in sizes], weights, missing)
+
+
 @documented
 class ConvergenceMonitor:
     """The course of a fit; a subclass may decide otherwise when it has converged.
@@ -142,15 +155,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return log_prob
 
     def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None) -> _core.Sequences:
-        x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if self.missing else True)
-        if lengths is None:
-            sizes = [len(x)]
-        else:
-            sizes = np.asarray(lengths).ravel().tolist()
-            if bad := [length for length in sizes if length < 1 or length != int(length)]:
-                raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
-        weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
-        return _core.Sequences(x, [int(length) for length in sizes], weights, self.missing)
+        return sequences_of(X, lengths, weights, self.missing)
 
     def _fitted(self) -> _core.HiddenMarkov:
         check_is_fitted(self, "startprob_")

@@ -110,10 +110,10 @@ np.testing.assert_allclose(gm.score("x.npy", sample_weight=W), here.score(X, sam
 np.testing.assert_allclose(gm.bic(X[rank::size]), here.bic(X), rtol=1e-12)
 noise = 0.1 + np.arange(4) * np.linspace(0, 1, len(X))[:, None]
 for kind, of_rank, what in ((X[part], noise[part], noise), ("x.npy", np.eye(4), np.eye(4))):
-    here = cluster.ExtremeDeconvolution(3, **params).fit(X, noise=what)
+    alone = cluster.ExtremeDeconvolution(3, **params).fit(X, noise=what)
     xd = ExtremeDeconvolution(3, comm=comm, **params).fit(kind, noise=of_rank)
-    assert_same(xd, here, 1e-10)
-    assert np.array_equal(xd.predict(X[part], noise[part]), here.predict(X, noise)[part])
+    assert_same(xd, alone, 1e-10)
+    assert np.array_equal(xd.predict(X[part], noise[part]), alone.predict(X, noise)[part])
 assert np.array_equal(gm.predict(X[rank::size]), here.predict(X[rank::size]))
 assert np.array_equal(gm.predict("x.npy"), here.predict(X))
 assert np.array_equal(gm.partial_fit(X[rank::size]).means_, comm.bcast(gm.means_))

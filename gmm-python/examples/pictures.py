@@ -321,21 +321,15 @@ def of_mclust(folder, iris):
 
 
 def states_over_time():
-    """Draw rows of a sequence over the states of a hidden Markov model, and the states' probabilities."""
+    """Draw rows of a sequence over the states of a hidden Markov model, its transitions, and its Gaussians."""
     rng = np.random.default_rng(0)
     x = np.repeat([0, 3, 1, 3, 0], 60)[:, None] + rng.normal(0, 1, (300, 2))
     model = GaussianHMM(3, "full", n_iter=50, random_state=0, init_params="smc")
     model.transmat_ = np.full((3, 3), 0.05) + 0.85 * np.eye(3)
     model.fit(x)
-    states, posteriors = model.predict(x), model.predict_proba(x)
-    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(7, 4), layout="constrained")
-    for k in range(3):
-        above.fill_between(range(300), 0, 1, where=states == k, color=f"C{k}", alpha=0.25, step="mid", transform=above.get_xaxis_transform())
-        below.plot(posteriors[:, k], color=f"C{k}", label=f"state {k}")
-    above.plot(x[:, 0], color="black", linewidth=0.8)
-    above.set(ylabel="first feature", xlim=(0, 299))
-    below.set(xlabel="row", ylabel="probability")
-    below.legend(ncols=3)
+    figure, axes = plt.subplot_mosaic([["states"] * 2, ["transitions", "emissions"]], figsize=(8, 7), layout="constrained")
+    for what, ax in axes.items():
+        model.plot(x, what, ax=ax)
     return figure
 
 

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 import gaussmix
-from gaussmix import cluster
+from gaussmix import cluster, deconvolution
+from gaussmix.deconvolution import Measurements
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 import dask.array as da  # noqa: E402
 
-from gaussmix.dask import BayesianGaussianMixture, GaussianMixture, Likelihood  # noqa: E402
+from gaussmix.dask import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood  # noqa: E402
 
 rng = np.random.default_rng(0)
 X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(size=(5003, 4))
@@ -425,3 +426,32 @@ def test_selection(client):
     local = gaussmix.select(X, **tried)
     for a, b in zip(found.table, local.table, strict=True):
         assert a[:3] + a[5:] == b[:3] + b[5:] and a[3:5] == pytest.approx(b[3:5], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["common", "variances", "covariances"])
+def test_noise_travels_with_the_samples(client, kind):
+    variances = np.random.default_rng(1).uniform(0.1, 1.0, X.shape)
+    noise = {"common": np.diag([0.1, 0.2, 0.3, 0.4]), "variances": variances, "covariances": variances[:, :, None] * np.eye(4)}[kind]
+    measured = X + 0.5 * np.random.default_rng(2).normal(size=X.shape)
+    rows = da.from_array(measured, chunks=(1000, 2))
+    beside = noise if kind == "common" else da.from_array(noise, chunks=(700, *noise.shape[1:]))
+    xd = ExtremeDeconvolution(client=client, **PARAMS).fit(rows, noise=beside)
+    local = deconvolution.ExtremeDeconvolution(**PARAMS).fit(measured, noise=noise)
+    np.testing.assert_allclose(xd.covariances_, local.covariances_, rtol=1e-9)
+    assert xd.score(Measurements(rows, beside)) == pytest.approx(local.score(Measurements(measured, noise)), rel=1e-12)
+    for method in ("predict", "predict_proba", "score_samples"):
+        found = getattr(xd, method)(rows, beside)
+        assert isinstance(found, da.Array)
+        np.testing.assert_allclose(found.compute(), getattr(local, method)(measured, noise), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(xd.predict(measured, noise), local.predict(measured, noise))
+    in_process = cluster.ExtremeDeconvolution(partition_rows=700, **PARAMS).fit(measured, noise=noise, sample_weight=W)
+    weighted = deconvolution.ExtremeDeconvolution(**PARAMS).fit(measured, noise=noise, sample_weight=W)
+    np.testing.assert_allclose(in_process.means_, weighted.means_, rtol=1e-9)
+    np.testing.assert_allclose(in_process.score_samples(measured, noise), weighted.score_samples(measured, noise), rtol=1e-9)
+
+
+def test_noise_that_workers_do_not_take(client):
+    with pytest.raises(ValueError, match="neither projections"):
+        ExtremeDeconvolution(client=client).fit(X, noise=(np.eye(4)[None], np.zeros(len(X), int)))
+    with pytest.raises(ValueError, match="noise has the shape"):
+        ExtremeDeconvolution(client=client).fit(X, noise=np.ones((5003, 3)))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -288,3 +289,23 @@ def test_pictures():
     with pytest.raises(ValueError, match="0 to 3"):
         fit.plot(X, feature=4)
     pyplot.close("all")
+
+
+def test_a_program_of_hmmlearn_runs_unchanged(tmp_path):
+    pytest.importorskip("hmmlearn")
+    lines = [
+        "import numpy as np",
+        "from hmmlearn.hmm import GaussianHMM, GMMHMM",
+        "from hmmlearn.vhmm import VariationalGaussianHMM",
+        "x = np.repeat([0, 5, 0], 40)[:, None] + np.random.default_rng(0).normal(size=(120, 2))",
+        "for model in (GaussianHMM(2, random_state=0), GMMHMM(2, 1, random_state=0), VariationalGaussianHMM(2, random_state=0)):",
+        "    print(type(model).__module__.split('.')[0], round(model.fit(x, [80, 40]).score(x, [80, 40]), 6), model.monitor_.iter)",
+    ]
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(lines))
+    runs = [[sys.executable, "-W", "ignore", *more, str(program)] for more in ([], ["-m", "gaussmix"])]
+    theirs, ours = (subprocess.run(run, capture_output=True, text=True, check=True).stdout.split() for run in runs)
+    assert theirs[::3] == ["hmmlearn"] * 3 and ours[::3] == ["gaussmix"] * 3
+    # The scores, to the sixth decimal, and the iterations.
+    np.testing.assert_allclose(np.array(ours[1::3], float), np.array(theirs[1::3], float), atol=2e-6)
+    assert ours[2::3] == theirs[2::3]

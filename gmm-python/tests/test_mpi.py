@@ -58,7 +58,7 @@ import numpy as np
 from mpi4py import MPI
 from sklearn.exceptions import ConvergenceWarning
 from gaussmix import cluster
-from gaussmix.mpi import BayesianGaussianMixture, GaussianMixture
+from gaussmix.mpi import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
 
 comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
@@ -108,6 +108,12 @@ one = GaussianMixture(2, comm=comm, **params).fit(X[rank::size, :1])
 assert np.isfinite(one.score(X[rank::size, :1]))
 np.testing.assert_allclose(gm.score("x.npy", sample_weight=W), here.score(X, sample_weight=W), rtol=1e-12)
 np.testing.assert_allclose(gm.bic(X[rank::size]), here.bic(X), rtol=1e-12)
+noise = 0.1 + np.arange(4) * np.linspace(0, 1, len(X))[:, None]
+for kind, of_rank, what in ((X[part], noise[part], noise), ("x.npy", np.eye(4), np.eye(4))):
+    alone = cluster.ExtremeDeconvolution(3, **params).fit(X, noise=what)
+    xd = ExtremeDeconvolution(3, comm=comm, **params).fit(kind, noise=of_rank)
+    assert_same(xd, alone, 1e-10)
+    assert np.array_equal(xd.predict(X[part], noise[part]), alone.predict(X, noise)[part])
 assert np.array_equal(gm.predict(X[rank::size]), here.predict(X[rank::size]))
 assert np.array_equal(gm.predict("x.npy"), here.predict(X))
 assert np.array_equal(gm.partial_fit(X[rank::size]).means_, comm.bcast(gm.means_))

@@ -5,6 +5,6 @@
 """
 
 from .cluster.dask.engine import DaskEngine
-from .cluster.dask.estimator import BayesianGaussianMixture, GaussianMixture, Likelihood
+from .cluster.dask.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
 
-__all__ = ["BayesianGaussianMixture", "DaskEngine", "GaussianMixture", "Likelihood"]
+__all__ = ["BayesianGaussianMixture", "DaskEngine", "ExtremeDeconvolution", "GaussianMixture", "Likelihood"]

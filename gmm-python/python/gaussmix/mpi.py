@@ -14,9 +14,9 @@ import sys
 
 from .cluster.mpi.command_line import main, run
 from .cluster.mpi.engine import MPIEngine
-from .cluster.mpi.estimator import BayesianGaussianMixture, GaussianMixture, Likelihood
+from .cluster.mpi.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
 
-__all__ = ["BayesianGaussianMixture", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
+__all__ = ["BayesianGaussianMixture", "ExtremeDeconvolution", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -11,7 +11,7 @@ brings what they return to the process that calls `fit`. ``GaussianMixture(8, en
 
 from .._partitions import Partition
 from .engine import Engine, InProcess
-from .estimator import BayesianGaussianMixture, GaussianMixture
+from .estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
 from .likelihood import Likelihood
 from .shard import Facts, Options, Shard
 from .tree import Answer, MissingPartitionsError, merge
@@ -20,6 +20,7 @@ __all__ = [
     "Answer",
     "BayesianGaussianMixture",
     "Engine",
+    "ExtremeDeconvolution",
     "Facts",
     "GaussianMixture",
     "InProcess",

@@ -8,14 +8,16 @@ from inspect import Parameter, Signature, signature
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _core, _estimator, _variational
+from .. import _core, _estimator, _variational, deconvolution
 from .._documentation import documented, with_documentation_of
 from .._fitting import Fitting, is_of_model
 from .._samples import Samples
+from ..deconvolution._estimator import measurements
 from .engine import Engine, InProcess
 from .remote import Resident
 from .samples import ClusterSamples
@@ -87,6 +89,10 @@ class ClusterEstimator(Fitting):
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         return ClusterSamples(self, X, sample_weight, labels)
+
+    def _beside(self, X: Any) -> tuple[Any, Any]:
+        """Return samples with columns for what each has beside, and the noise of the options that shards are made with."""
+        return X, None
 
     def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Resident], Any]) -> Any:
         """Load samples for a fitted mixture, and drop them after `work`."""
@@ -184,6 +190,35 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                     yield estimator, error, 0.0
                 else:
                     yield estimator, data.total(estimator._mixture()), data.total_weight
+
+
+@on_workers("engine", [Engine, None], deconvolution.ExtremeDeconvolution)
+@documented
+class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
+    """Extreme deconvolution of partitions that an engine's workers hold.
+
+    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
+    results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
+    samples, with variances or a covariance for each; there are neither groups nor projections.
+    Parameters:
+    engine, partition_rows, resident
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
+    """
+
+    _samples = ClusterEstimator._samples
+
+    def _beside(self, X: Any) -> tuple[Any, Any]:
+        x, noise, projection = measurements(X)
+        if projection is not None or isinstance(noise, tuple) or self.standardize:
+            raise ValueError("workers take neither projections nor groups of noise nor standardize=True; give each sample its noise")
+        x, noise = (part.to_dask_array(lengths=True) if hasattr(part, "to_dask_array") else part for part in (x, noise))
+        noise = noise if hasattr(noise, "dask") else np.asarray(noise, dtype=np.float64)
+        if noise.ndim == 2 and noise.shape[0] == noise.shape[1]:
+            return x, np.asarray(noise)
+        x = x if hasattr(x, "dask") else np.asarray(x)
+        if noise.shape not in (x.shape, (*x.shape, x.shape[1])):
+            raise ValueError(f"noise has the shape {noise.shape}; it should be {x.shape} or {(*x.shape, x.shape[1])}")
+        return np.concatenate([x, noise.reshape(x.shape[0], -1)], axis=1), x.shape[1]
 
 
 @on_workers("engine", [Engine, None], _variational.BayesianGaussianMixture)

@@ -32,10 +32,13 @@ class ClusterSamples(Samples):
 
     def _load(self, X: Any, sample_weight: Any, labels: Any, reset: bool) -> None:
         estimator = self.estimator
+        X, noise = estimator._beside(X)
 
         def planned() -> Plan:
             rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
             found: Plan = self.engine._plan(X, sample_weight, rows, resident, labels, k)
+            if isinstance(noise, int):
+                found = found._replace(head=found.head[:, :noise])
             check_columns(estimator, found, reset)
             return found
 
@@ -51,6 +54,7 @@ class ClusterSamples(Samples):
             missing=estimator.missing,
             n_components=estimator.n_components if self.labelled else 0,
             reproducible=estimator.reproducible,
+            noise=noise,
         )
         self.facts = self.engine.load(self.plan.partitions, self.options)
         #: What the engine has loaded.

@@ -43,6 +43,8 @@ class Options(NamedTuple):
     missing : bool -- Whether NaN stands for a missing value.
     n_components : int -- The number of components, where partitions have labels.
     reproducible : bool -- Whether results have the same bits on every CPU.
+    noise : ndarray, int or None
+        The covariance of the noise of all samples; or the number of the columns before those of each sample's noise.
     """
 
     dtype: str
@@ -56,6 +58,7 @@ class Options(NamedTuple):
     missing: bool = False
     n_components: int = 0
     reproducible: bool = False
+    noise: Any = None
 
 
 @documented
@@ -84,8 +87,9 @@ class _Part:
         x, weights = partition.read(np.dtype(options.dtype))
         labels = partition.known(x.shape[0], options.n_components)
         total = float(x.shape[0]) if weights is None else float(weights.sum())
-        missing = Missing.of(x, weights) if options.missing else None
-        self.facts = Facts(x.shape[0], x.shape[1], total, resident, missing)
+        measured, _ = self._split(x)
+        missing = Missing.of(measured, weights) if options.missing else None
+        self.facts = Facts(x.shape[0], measured.shape[1], total, resident, missing)
         # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights, labels)
         #: Samples, weights and labels in memory.
@@ -94,6 +98,14 @@ class _Part:
         self.data = data if resident and in_device else None
         self.described = None if data is None else data.describe()
 
+    def _split(self, x: Floats) -> tuple[Floats, Any]:
+        """Return samples, and their noise as the engine takes it."""
+        c = self.options.noise
+        if not isinstance(c, int):
+            return x, None if c is None else (c, True, None, None)
+        noise = np.ascontiguousarray(x[:, c:], np.float64)
+        return np.ascontiguousarray(x[:, :c]), (noise if noise.shape[1] == c else noise.reshape(-1, c, c), False, None, None)
+
     def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> _core.Data | None:
         if x.shape[0] == 0:
             return None
@@ -101,6 +113,7 @@ class _Part:
             # The engine refuses them; values per sample do not depend on weights.
             weights = None
         options = self.options
+        x, noise = self._split(x)
         first = self.partition.first
         try:
             with rows_of_caller(range(first, first + len(x))):
@@ -116,6 +129,7 @@ class _Part:
                     one_gpu=True,
                     labels=None if labels is None else (labels, options.n_components),
                     reproducible=options.reproducible,
+                    noise=noise,
                 )
         except _core.NonFiniteError as error:
             try:
@@ -161,7 +175,7 @@ class _Part:
             return None
         x, weights = self.read()
         rows = wanted[number]
-        return x[rows].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
+        return self._split(x[rows])[0].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
 
     def scores(self, parameters: Parameters) -> Any:
         data = self.opened()

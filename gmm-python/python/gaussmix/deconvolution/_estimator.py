@@ -13,10 +13,10 @@ from .. import _core
 from .._arrays import Floats, checked_weights, load, n_threads, validated
 from .._documentation import documented, with_documentation_of
 from .._estimator import GaussianMixture
-from .._measurements import Float64, Given, Measurements, numbers_of
+from .._measurements import Float64, Given, Measurements
 from .._parameters import count
 from .._reports import Start
-from .._samples import ArraySamples
+from .._samples import ArraySamples, Samples
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,7 +25,8 @@ _X: TypeAlias = "ArrayLike | Measurements"
 _R: TypeAlias = ArrayLike | None
 
 
-def _measured(X: Any, noise: Any = None, projection: Any = None) -> Any:
+def measurements(X: Any, noise: Any = None, projection: Any = None) -> Any:
+    """Return `Measurements`."""
     if isinstance(X, Measurements):
         return X
     if noise is None:
@@ -87,11 +88,11 @@ class ExtremeDeconvolution(GaussianMixture):
         Parameters: X, y, sample_weight, noise, projection, labels
         Returns: self : object -- The fitted mixture.
         """
-        super().fit(_measured(X, noise, projection), None, sample_weight, labels=labels)
+        super().fit(measurements(X, noise, projection), None, sample_weight, labels=labels)
         return self
 
-    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> ArraySamples:
-        return _MeasuredSamples(self, _measured(X), sample_weight, labels)
+    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
+        return _MeasuredSamples(self, measurements(X), sample_weight, labels)
 
     def _checked(self, measured: Measurements) -> tuple[Any, Given]:
         check_is_fitted(self)
@@ -102,7 +103,7 @@ class ExtremeDeconvolution(GaussianMixture):
         return x, measured._given(x.shape[0])
 
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
-        x, noise = self._checked(_measured(X))
+        x, noise = self._checked(measurements(X))
         weights = checked_weights(sample_weight, x.shape[0])
         return load(self, x, weights, device=self.device, threads=n_threads(self.n_jobs), original=X.X, noise=noise)
 
@@ -111,21 +112,21 @@ class ExtremeDeconvolution(GaussianMixture):
         Parameters: X, noise, projection
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
-        return super().score_samples(_measured(X, noise, projection))
+        return super().score_samples(measurements(X, noise, projection))
 
     def predict(self, X: _X, noise: Any = None, projection: _R = None) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
         Parameters: X, noise, projection
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
-        return super().predict(_measured(X, noise, projection))
+        return super().predict(measurements(X, noise, projection))
 
     def predict_proba(self, X: _X, noise: Any = None, projection: _R = None) -> Floats:
         """Return the probability of each component for each sample.
         Parameters: X, noise, projection
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities.
         """
-        return super().predict_proba(_measured(X, noise, projection))
+        return super().predict_proba(measurements(X, noise, projection))
 
     def denoise(self, X: _X, noise: Any = None, projection: _R = None) -> tuple[Float64, Float64]:
         """Return the true values that are expected given the measured ones.
@@ -134,7 +135,7 @@ class ExtremeDeconvolution(GaussianMixture):
         values : ndarray of shape (n_samples, n_features) -- The expected true values, of missing ones too.
         covariances : ndarray of shape (n_samples, n_features, n_features) -- Those of the true values around them.
         """
-        x, given = self._checked(_measured(X, noise, projection))
+        x, given = self._checked(measurements(X, noise, projection))
         return _core.denoise(x, self._mixture(), given, self.missing)
 
     def impute(self, X: Any, draws: int | None = None, random_state: Any = None) -> NoReturn:

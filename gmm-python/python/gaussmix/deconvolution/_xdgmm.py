@@ -102,7 +102,8 @@ class XDGMM:
         parts = zip(self.mu[:, np.newaxis], self.V[:, np.newaxis], strict=True)
         alone = [ExtremeDeconvolution.from_parameters([1.0], *part).score_samples(measured) for part in parts]
         with np.errstate(divide="ignore"):
-            return np.stack(alone, axis=1) + np.log(self.alpha)
+            logs: Floats = np.stack(alone, axis=1) + np.log(self.alpha)
+        return logs
 
     def score_samples(self, X: ArrayLike, Xerr: ArrayLike) -> tuple[Floats, Floats]:
         """Return the log-likelihood of each sample, and the probabilities of its components.

@@ -23,7 +23,7 @@ def draw(model: Any, X: Any, what: str, lengths: ArrayLike | None, feature: int,
 
     ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     if what == "emissions":
-        plot(model.mixture_, X, ax=ax)
+        plot(model.mixture_, X, ax=ax).set_title("")
     elif what == "transitions":
         _transitions(model, ax)
     else:

@@ -10,10 +10,11 @@ import numpy as np
 from dask.delayed import delayed
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
-from ... import _estimator, _partitions, _variational
+from ... import _estimator, _partitions, _variational, deconvolution
 from ..._arrays import floats
 from ..._documentation import documented
 from ..._partitions import Partition
+from ...deconvolution import Measurements
 from .. import estimator, likelihood
 from ..estimator import on_workers
 from ..plan import check_columns, divided
@@ -21,11 +22,17 @@ from .collections import by_rows, is_frame, type_of
 from .engine import DaskEngine
 
 
-def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
+def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any, noise: Any = None) -> Any:
     """Evaluate the rows of one block, in the process of a worker."""
     if x.shape[0] == 0:
         return np.empty((0,) if n_columns is None else (0, n_columns), kind)
-    return getattr(local, method)(x).astype(kind, copy=False)
+    if isinstance(noise, int):
+        d, both = noise, x
+        x, noise = both[:, :d], both[:, d:].reshape(-1, *[d] * (1 + (both.shape[1] > 2 * d)))
+    elif noise is not None:
+        # One group, which is not taken for variances in blocks of as many rows as columns.
+        noise = noise[np.newaxis], np.zeros(len(x), np.int64)
+    return getattr(local, method)(x if noise is None else Measurements(x, noise)).astype(kind, copy=False)
 
 
 def _read_block(partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
@@ -49,9 +56,10 @@ class OnDask(estimator.ClusterEstimator):
         method = self._METHODS[operation]
         local = self._local()
         n_columns = len(self.weights_) if operation == "responsibilities" else None
+        given, (X, noise) = X, self._beside(X)
         files = _partitions.are_paths(X)
         if not files and not hasattr(X, "dask"):
-            return getattr(local, method)(X)
+            return getattr(local, method)(given)
         # A worker evaluates as many blocks at once as it has threads.
         local.n_jobs = 1
         # Blocks are arrays, whose columns have no names.
@@ -65,11 +73,11 @@ class OnDask(estimator.ClusterEstimator):
         else:
             dtype = X.dtype
             X = by_rows(X)
-        _check_n_features(self, np.empty((0, X.shape[1])), reset=False)
+        _check_n_features(self, np.empty((0, noise if isinstance(noise, int) else X.shape[1])), reset=False)
         kind = self._kind(method, dtype)
         shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
-        return X.map_blocks(_block, local=local, method=method, n_columns=n_columns, kind=kind, dtype=kind, meta=meta, **shape)
+        return X.map_blocks(_block, local=local, method=method, n_columns=n_columns, kind=kind, noise=noise, dtype=kind, meta=meta, **shape)
 
     def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
         return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
@@ -119,6 +127,20 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
     array([12.,  2.])
     >>> gm.predict(x).compute()
     array([1, 1, 1, 0, 0, 0])
+    """
+
+
+@on_workers("client", [distributed.Client, None], deconvolution.ExtremeDeconvolution)
+@documented
+class ExtremeDeconvolution(OnDask, estimator.ExtremeDeconvolution):
+    """Extreme deconvolution by the workers of a cluster of Dask.
+
+    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
+    partitions and workers are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or a dask
+    array or dataframe beside the samples, with variances or a covariance for each.
+    Parameters:
+    client, partition_rows, resident
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ... import _estimator, _partitions, _variational
+from ... import _estimator, _partitions, _variational, deconvolution
 from ..._documentation import documented
 from ..._partitions import Array
 from ..._samples import Evaluations
@@ -84,6 +84,20 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
+    comm, partition_rows, resident
+    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
+    """
+
+
+@on_workers("comm", "no_validation", deconvolution.ExtremeDeconvolution)
+@documented
+class ExtremeDeconvolution(OnMPI, estimator.ExtremeDeconvolution):
+    """Extreme deconvolution by the ranks of an MPI communicator.
+
+    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
+    are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
+    samples.
+    Parameters:
     comm, partition_rows, resident
     **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """

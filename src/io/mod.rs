@@ -9,7 +9,9 @@ mod output;
 
 #[cfg(feature = "clap")]
 pub(crate) use data::panics_are_caught;
-pub use data::{ColumnSelection, Contents, Data, DataFile, Decimal, Ids, Table, read_data, read_vector, write_npy};
+pub use data::{
+    ColumnSelection, Contents, Data, DataFile, Decimal, Ids, Table, names_in_words, read_data, read_vector, write_npy,
+};
 pub use error::{Error, Problem, Result};
 pub use identity::Identity;
 pub use model::{

@@ -88,12 +88,6 @@ impl SequenceOptions {
             DataOptions { table, device: Device::Cpu, kernel: None, float64: false, missing, noise: None, memory };
         let mut input = Input::open(&options, None, &selection)?;
         let source = Source::new(&mut input, false)?;
-        if source.is_chunked() {
-            bail!(
-                "{}: sequences need all of the data in memory; allow more (--memory), or give fewer rows",
-                source.name()
-            );
-        }
         let n = source.samples.n_samples();
         let (names, of_row) = match (&by, source.ids(0..n)?) {
             (Some(by), Some(ids)) => {
@@ -109,7 +103,7 @@ impl SequenceOptions {
         of_row.iter().for_each(|group| lengths[*group] += 1);
         let mut rows: Vec<usize> = (0..n).collect();
         rows.sort_by_key(|row| of_row[*row]);
-        let x = source.samples.rows(0..n, None)?.select(&rows)?.x.into_shared();
+        let x = source.whole("sequences")?.select(&rows)?.x.into_shared();
         let samples = if missing { Samples::with_shared_missing(x)? } else { Samples::from_shared_f64(x)? };
         if rows.is_sorted() {
             rows.clear();

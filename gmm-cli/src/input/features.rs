@@ -13,8 +13,9 @@ pub fn feature(names: Option<&[String]>, n_features: usize, text: &str) -> anyho
         Ok(number) if number < n_features => Ok(number),
         _ => {
             let numbers = format!("0 to {}", n_features - 1);
-            let known = names.map_or_else(|| numbers.clone(), |names| format!("{}, or {numbers}", names.join(", ")));
-            bail!("the model has no feature `{text}`; its features are {known}")
+            let known =
+                names.map_or_else(|| numbers.clone(), |names| format!("{}, or {numbers}", io::names_in_words(names)));
+            bail!("there is no feature `{text}`; the features are {known}")
         }
     }
 }
@@ -62,12 +63,9 @@ mod tests {
         let names = ["b".to_string(), "a=b".to_string(), "0".to_string()];
         let find = |text| feature(Some(&names), 3, text).map_err(|e| e.to_string());
         assert_eq!([find("b"), find("a=b"), find("1"), find("0")], [Ok(0), Ok(1), Ok(1), Ok(2)]);
-        assert_eq!(find("c").unwrap_err(), "the model has no feature `c`; its features are b, a=b, 0, or 0 to 2");
+        assert_eq!(find("c").unwrap_err(), "there is no feature `c`; the features are b, a=b, 0, or 0 to 2");
         assert_eq!(feature(None, 2, "1").unwrap(), 1);
-        assert_eq!(
-            feature(None, 2, "2").unwrap_err().to_string(),
-            "the model has no feature `2`; its features are 0 to 1"
-        );
+        assert_eq!(feature(None, 2, "2").unwrap_err().to_string(), "there is no feature `2`; the features are 0 to 1");
     }
 
     #[test]

@@ -9,9 +9,8 @@ pub(crate) mod options;
 pub(crate) mod source;
 mod storage;
 
-pub use dataset::Gaps;
 pub use features::{feature, given, names_of, read_alike};
-pub use files::{note_columns, refuse_overlap};
+pub use files::refuse_overlap;
 pub use groups::Groups;
 pub use options::{DataOptions, Names, TableOptions, tuning_file};
 pub use source::{Input, Source};

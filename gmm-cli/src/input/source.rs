@@ -323,15 +323,20 @@ impl<'a> Source<'a> {
         Ok(Box::new(chunks.with_total_weight(self.samples.total_weight())))
     }
 
+    /// Returns all samples, which `what` needs in memory.
+    pub fn whole(&self, what: &str) -> anyhow::Result<Samples<'a>> {
+        if self.is_chunked() {
+            bail!("{what} need all of the data in memory; allow more (--memory), or give fewer rows");
+        }
+        Ok(self.samples.rows(0..self.samples.n_samples(), None)?)
+    }
+
     /// Like [`evaluator`](Self::evaluator), with labels that restrict the components of samples. The samples must be in
     /// memory, because they are divided by their labels.
     pub fn labelled(&self, labels: Labels) -> anyhow::Result<Box<dyn Evaluator + 'a>> {
-        if self.is_chunked() {
-            bail!("labels need all of the data in memory; allow more (--memory), or give fewer rows");
-        }
+        let samples = self.whole("labels")?;
         let options = self.options.load_options();
         let load = |part| gaussmix::device::load(self.options.device, part, &options);
-        let samples = self.samples.rows(0..self.samples.n_samples(), None)?;
         Ok(Box::new(LabelledEvaluator::new(samples, labels, load)?))
     }
 

@@ -219,11 +219,11 @@ fn bad_input() {
     let base = ["mcmc", "x.csv", "--warmup", "50", "--draws", "20", "-o", "out"];
     let with = |more: &[&'static str]| [&base[..], more].concat();
     refused(path, &with(&["-k", "9"]), &["9 components over 8 samples"]);
-    refused(path, &with(&["-k", "2", "--order", "2"]), &["columns 0 to 1"]);
-    refused(path, &with(&["-k", "2", "--order", "x"]), &["--order: there is no column `x`", "give a number"]);
+    refused(path, &with(&["-k", "2", "--order", "2"]), &["--order: there is no feature `2`; the features are 0 to 1"]);
+    refused(path, &with(&["-k", "2", "--order", "x"]), &["--order: there is no feature `x`; the features are 0 to 1"]);
     fs::write(path.join("names.csv"), format!("x,y\n{rows}")).unwrap();
     let named = ["mcmc", "names.csv", "-k", "2", "--order", "z", "-o", "out"];
-    refused(path, &named, &["--order: there is no feature `z`; the features are x, y"]);
+    refused(path, &named, &["--order: there is no feature `z`; the features are x, y, or 0 to 1"]);
     refused(path, &with(&["-k", "2", "--prior", "prior.json"]), &["prior", "component 0, column 0", "is 0"]);
     refused(path, &with(&["-k", "2", "--prior", "broken.json"]), &["broken.json", "line 1"]);
     refused(path, &with(&["-k", "2", "--prior", "none.json"]), &["none.json"]);

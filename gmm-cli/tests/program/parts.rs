@@ -38,7 +38,7 @@ fn what_does_not_name_a_feature_or_a_value_is_refused() {
     let folder = folder();
     named(folder.path());
     for (arguments, text) in [
-        ("condition petal=1", "no feature `petal`; its features are sepal_length_cm, sepal_width_cm,"),
+        ("condition petal=1", "no feature `petal`; the features are sepal_length_cm, sepal_width_cm,"),
         ("condition 4=1", "no feature `4`"),
         ("condition 2", "`2` must be FEATURE=VALUE"),
         ("condition 2=wide", "`wide` is not a number"),

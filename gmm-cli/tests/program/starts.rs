@@ -183,4 +183,9 @@ fn noise_of_the_samples_is_read_in_chunks() {
         let message = String::from_utf8_lossy(&failed.get_output().stderr).into_owned();
         assert!(message.contains(row) && message.contains("not positive semidefinite"), "{message}");
     }
+    // Chains run with noise, and do not resume without it.
+    let chain = ["mcmc", "x.npy", "-k", "1", "--warmup", "100", "--draws", "50", "--chains", "1", "-o", "run"];
+    gmm(&folder).args(chain).args(["--noise", "s.npy"]).assert().success();
+    gmm(&folder).args(chain).arg("--resume").assert().code(1);
+    gmm(&folder).args(chain).args(["--noise", "s.npy", "--resume"]).assert().success();
 }

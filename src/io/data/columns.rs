@@ -260,6 +260,11 @@ pub(super) fn list(texts: impl Iterator<Item = String>) -> String {
     format!("{}{more}", names.join(", "))
 }
 
+/// Returns the first names, as errors list them.
+pub fn names_in_words(names: &[String]) -> String {
+    list(names.iter().map(|name| short(name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,8 +28,8 @@ mod table;
 
 pub use array::Data;
 pub use block::Ids;
-pub use columns::ColumnSelection;
 pub(super) use columns::short;
+pub use columns::{ColumnSelection, names_in_words};
 #[cfg(feature = "clap")]
 pub(crate) use damaged::panics_are_caught;
 pub use decimal::Decimal;

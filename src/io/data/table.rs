@@ -88,11 +88,6 @@ impl Table {
         names
     }
 
-    /// Lists the names of the features, only the first of many, for an error.
-    pub fn names_in_words(&self) -> String {
-        list(self.names().unwrap_or_default().iter().map(|name| short(name)))
-    }
-
     /// Returns remarks on how the first file is read: an index of the rows that is left out, lines that end with a
     /// separator, columns that the model lacks.
     pub fn remarks(&self) -> Vec<String> {

@@ -3,17 +3,16 @@ mod progress;
 mod report;
 
 use crate::exit_code::SUCCESS;
-use crate::input::{Gaps, TableOptions, note_columns, tuning_file};
+use crate::input::{DataOptions, Input, Source, feature};
 use crate::plot;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use gaussmix::Error;
 use gaussmix::data::Samples;
-use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::GaussianMixtureParams;
-use gaussmix::io::{self, Data, Identity, Output, Table};
+use gaussmix::io::{self, Identity, Output};
 use gaussmix::mcmc::{
     self, Chains, DataSummary, Journal, Outcome, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start,
     Target,
@@ -60,24 +59,7 @@ normal with the mean and the standard deviation of the data's column; the scales
 with the standard deviation of the data's column.")]
 pub struct Mcmc {
     #[command(flatten)]
-    table: TableOptions,
-    /// Where to compute: auto, cpu, cuda, cuda:N or reference; over several devices at once cuda:all, or a list such as
-    /// cuda:0,2 or cuda:0,cpu
-    #[arg(long, default_value = "auto")]
-    device: Device,
-    /// Compute with this kernel (code variant) instead of the device's choice; `gmm devices` lists the kernels
-    #[arg(long, value_name = "NAME")]
-    kernel: Option<String>,
-    /// Always compute in float64. By default float32 data is computed in float32, except for mixtures that need more
-    /// digits
-    #[arg(long, conflicts_with = "kernel")]
-    float64: bool,
-    /// Treat NaN in the data as a missing value, and so a field of text that is empty or listed in --na-values, and a
-    /// null of Parquet or Arrow
-    ///
-    /// The likelihood of a sample is then that of its observed values, which is exact if values are missing at random.
-    #[arg(long)]
-    missing: bool,
+    data: DataOptions,
     /// Number of components
     #[arg(short, value_parser = whole_number)]
     k: usize,
@@ -158,12 +140,13 @@ impl Mcmc {
         let prior = self.prior()?;
         let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
         let (init, names) = init.map_or((None, None), |(init, found)| (Some(init), found.feature_names));
-        let table = Table::open(&self.table.data, &self.table.selection(names, None))?;
-        note_columns(&table, &self.table.describe());
-        let input = table.read()?.data;
-        let samples = self.samples(&input).with_context(|| self.table.describe())?;
+        let selection = self.data.table.selection(names, None);
+        let mut input = Input::open(&self.data, None, &selection)?;
+        let source = Source::new(&mut input, false)?;
+        source.check_columns()?;
+        let samples = source.whole("chains")?;
         let data = DataSummary::new(&samples);
-        let model = PosteriorModel::new(self.k, self.covariance_type, &prior, self.order(&table)?, &data)?;
+        let model = PosteriorModel::new(self.k, self.covariance_type, &prior, self.order(&source)?, &data)?;
         let settings = self.settings(&model);
         settings.check(model.dim())?;
         settings.check_draws(model.dim())?;
@@ -215,7 +198,7 @@ impl Mcmc {
         }
         let files = run.save(&self.output)?;
         if let Some(plot) = &plot {
-            let svg = plot::traces(&report::traces(&run, table.names()))?;
+            let svg = plot::traces(&report::traces(&run, source.names()))?;
             plot.write(|file| file.write_all(svg.as_bytes()))?;
         }
         let summary = run.summary();
@@ -226,21 +209,9 @@ impl Mcmc {
             text::print_json(&report)?;
         } else {
             let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
-            text::print(report.text(evaluations, summary, table.names(), plot.as_ref()))?;
+            text::print(report.text(evaluations, summary, source.names(), plot.as_ref()))?;
         }
         Ok(SUCCESS)
-    }
-
-    /// Returns the samples. Every column must have values.
-    fn samples<'d>(&self, data: &'d Data) -> gaussmix::Result<Samples<'d>> {
-        let samples = if self.missing { data.samples_with_missing() } else { data.samples() }?;
-        let mut gaps = Gaps::default();
-        gaps.add(&samples, 0);
-        gaps.check_columns()?;
-        if let Some(note) = gaps.note() {
-            text::note(format_args!("{}: {note}", self.table.describe()));
-        }
-        Ok(samples)
     }
 
     /// Saves the draws of a run that failed, and says so in the error.
@@ -265,13 +236,9 @@ impl Mcmc {
     /// Loads the samples. A resumed run uses the kernel it was saved with, if the device still accepts its name.
     fn load<'a>(&self, samples: Samples<'a>, saved: Option<&Saved>) -> gaussmix::Result<Box<dyn Evaluator + 'a>> {
         let load = |kernel: Option<String>| {
-            gaussmix::device::load(
-                self.device,
-                samples.clone(),
-                &LoadOptions::new().kernel(kernel).float64(self.float64).tuning_file(tuning_file()),
-            )
+            gaussmix::device::load(self.data.device, samples.clone(), &self.data.load_options().kernel(kernel))
         };
-        match (&self.kernel, saved) {
+        match (&self.data.kernel, saved) {
             (None, Some(saved)) => match load(Some(saved.run().identity().kernel.clone())) {
                 Err(Error::Kernel { .. }) => load(None),
                 loaded => loaded,
@@ -280,17 +247,10 @@ impl Mcmc {
         }
     }
 
-    fn order(&self, table: &Table) -> anyhow::Result<Option<usize>> {
-        let Some(column) = &self.order else { return Ok(None) };
-        let names = table.names().unwrap_or_default();
-        let by_name = names.iter().position(|name| name == column);
-        let found = by_name.or_else(|| column.parse().ok());
-        found.map(Some).with_context(|| match names {
-            [] => format!(
-                "--order: there is no column `{column}`; the data has no names, so give a number, counted from 0"
-            ),
-            _ => format!("--order: there is no feature `{column}`; the features are {}", table.names_in_words()),
-        })
+    fn order(&self, source: &Source<'_>) -> anyhow::Result<Option<usize>> {
+        let order = self.order.as_deref();
+        let of = |column| feature(source.names(), source.samples.n_features(), column).context("--order");
+        order.map(of).transpose()
     }
 
     fn prior(&self) -> anyhow::Result<Prior> {

@@ -30,7 +30,7 @@ class Likelihood:
     >>> likelihood = Likelihood([[0.0], [1.0], [5.0]], covariance_type="spherical")
     >>> startprob, transmat, means, covars = [1.0, 0.0], [[0.5, 0.5], [0.0, 1.0]], [[0.0], [5.0]], [1.0, 1.0]
     >>> round(likelihood(startprob, transmat, means, covars), 4)
-    -4.6426
+    -4.642
     """
 
     def __init__(

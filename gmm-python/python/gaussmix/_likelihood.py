@@ -14,6 +14,7 @@ from ._arrays import Floats, is_mapped, n_threads
 from ._documentation import documented
 from ._gpu import checked, on_gpu, on_host
 from ._mixture import AnyMixture, mixture_of
+from .deconvolution._estimator import Measurements
 
 _Value = TypeVar("_Value")
 #: Weights beside means and covariances, or a mixture alone; for totals also a list of mixtures.
@@ -27,6 +28,8 @@ class Evaluation:
     #: The samples.
     _data: _core.Data
     _covariance_type: str | None
+    #: Whether the samples have noise.
+    _measured = False
 
     def _expect(self, covariance_type: str | None) -> None:
         """Take all covariances for those of a type; None leaves it to their shape."""
@@ -92,6 +95,8 @@ class Evaluation:
         by_samples : ndarray of shape (n_samples, n_features)
             The derivatives, without the weights of the samples; 0 by a value that is missing.
         """
+        if self._measured:
+            raise ValueError("score_function knows no noise; give samples without noise")
         return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
     def statistics(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> _core.Statistics:
@@ -118,7 +123,8 @@ class Likelihood(Evaluation):
     Parameters:
     X : array-like of shape (n_samples, n_features)
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
-        GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU.
+        GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU. Or
+        `deconvolution.Measurements`, whose noise is kept without a copy.
     sample_weight
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
@@ -143,7 +149,7 @@ class Likelihood(Evaluation):
 
     def __init__(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Measurements,
         sample_weight: ArrayLike | None = None,
         *,
         device: str = "auto",
@@ -154,6 +160,10 @@ class Likelihood(Evaluation):
         copy: bool = True,
     ) -> None:
         samples: Floats | _core.GpuArray
+        noise = None
+        if isinstance(X, Measurements):
+            measured: Any = X
+            X, noise, self._measured = measured.X, measured._given(len(measured.X)), True
         if missing and on_gpu(X):
             X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
         if on_gpu(X):
@@ -179,6 +189,7 @@ class Likelihood(Evaluation):
                 settle=True,
                 memory=_arrays.MEMORY,
                 missing=missing,
+                noise=noise,
             )
         except _core.NonFiniteError:
             if not on_gpu(samples):

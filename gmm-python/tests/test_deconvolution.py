@@ -432,3 +432,19 @@ def test_chunks_and_what_knows_no_noise():
     with pytest.raises(TypeError, match="denoise"):
         xd.impute(X)
     assert xd.sample(4, (S[:2], [0, 1, 0, 1]))[0].shape == (4, 2)
+
+
+def test_likelihood_and_its_gradient():
+    _, X, S = clusters(50)
+    weights, means, V = np.array([0.4, 0.6]), np.array([[-1.0, 0.5], [1.0, 0.0]]), covariances(3, 2, 2)
+    likelihood = gaussmix.Likelihood(Measurements(X, S))
+    total, _, by_means, by_covariances = likelihood.gradient(weights, means, V)
+    assert total == pytest.approx(np.logaddexp.reduce(parts(X, S, weights, means, V)[0], axis=1).sum(), rel=1e-12)
+    # Central differences, whose error is of the order of the square of the step.
+    step, k = 1e-5, 1
+    moved = [likelihood(weights, means + sign * step * np.eye(2)[[k, k]] * [[0.0], [1.0]], V) for sign in (1, -1)]
+    assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(by_means[1, k], rel=1e-6)
+    wider = [likelihood(weights, means, V + sign * step * np.array([np.eye(2), np.zeros((2, 2))])) for sign in (1, -1)]
+    assert (wider[0] - wider[1]) / (2 * step) == pytest.approx(np.trace(by_covariances[0]), rel=1e-6)
+    with pytest.raises(ValueError, match="knows no noise"):
+        likelihood.score_function(weights, means, V)

@@ -28,6 +28,8 @@ class Evaluation:
     #: The samples.
     _data: _core.Data
     _covariance_type: str | None
+    #: Whether the samples have noise.
+    _measured = False
 
     def _expect(self, covariance_type: str | None) -> None:
         """Take all covariances for those of a type; None leaves it to their shape."""
@@ -93,6 +95,8 @@ class Evaluation:
         by_samples : ndarray of shape (n_samples, n_features)
             The derivatives, without the weights of the samples; 0 by a value that is missing.
         """
+        if self._measured:
+            raise ValueError("score_function knows no noise; give samples without noise")
         return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
     def statistics(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> _core.Statistics:
@@ -158,7 +162,7 @@ class Likelihood(Evaluation):
         samples: Floats | _core.GpuArray
         noise: Given | None = None
         if isinstance(X, Measurements):
-            measured, X = X, X.X
+            measured, X, self._measured = X, X.X, True
             given = measured._given(len(on_host(X)))
             noise = (given[0].copy(), *given[1:]) if copy else given
         if missing and on_gpu(X):

@@ -20,6 +20,7 @@ from ._fitted import Fitted
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count
+from ._start import matrices_of
 from ._variational import BayesianGaussianMixture
 from ._warnings import warn
 
@@ -42,6 +43,13 @@ class Candidate(NamedTuple):
     n_iter: int
     converged: bool
     reason: str = ""
+
+
+def axes_of(ax: Any) -> Any:
+    """Return axes, by default the current ones."""
+    import matplotlib.pyplot as plt
+
+    return plt.gca() if ax is None else ax
 
 
 @documented
@@ -90,10 +98,7 @@ class Selection(NamedTuple):
         Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.gca()
+        ax = axes_of(ax)
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
             ax.plot(*zip(*rows, strict=True), marker="o", label=kind)
@@ -307,7 +312,9 @@ def _plot_plane(
         projection, origin = np.eye(d)[list(features)], np.zeros(d)
         axis_labels = [names[j] if names else f"feature {j}" for j in features]
     means = (gm.means - origin) @ projection.T
-    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, _matrices(gm), strict=True)):
+    for k, (weight, mean, covariance) in enumerate(
+        zip(gm.weights, means, matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape), strict=True)
+    ):
         colour = f"C{k % 10}"
         if x is not None:
             points = (x[labels == k] - origin) @ projection.T
@@ -332,7 +339,7 @@ def _plot_plane(
 
 
 def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> None:
-    means, deviations = gm.means[:, 0], np.sqrt(_matrices(gm)[:, 0, 0])
+    means, deviations = gm.means[:, 0], np.sqrt(matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape)[:, 0, 0])
     seen = alive | ~alive.any()
     ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
     at = np.linspace(*ends, 512)
@@ -359,12 +366,3 @@ def _alive(gm: AnyMixture, mixture: Mixture) -> NDArray[np.bool_]:
     if isinstance(gm, BayesianGaussianMixture):
         return np.array(gm._posterior().alive)
     return np.ones(mixture.n_components, dtype=bool)
-
-
-def _matrices(gm: Mixture) -> Any:
-    """Return the covariances as matrices (n_components, n_features, n_features)."""
-    k, d, covariances = gm.n_components, gm.n_features, gm.covariances
-    if gm.covariance_type in ("full", "tied"):
-        return np.broadcast_to(covariances, (k, d, d))
-    variances = covariances if gm.covariance_type == "diag" else np.repeat(covariances[:, np.newaxis], d, 1)
-    return variances[:, :, np.newaxis] * np.eye(d)

@@ -36,6 +36,13 @@ def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
     return shapes[_core.covariance_form(covariance_type)]
 
 
+def matrices_of(covariances: NDArray[Any], covariance_type: str, k: int, d: int) -> NDArray[Any]:
+    """Return covariances of a type as matrices (K, D, D)."""
+    if _core.covariance_form(covariance_type) in ("full", "tied"):
+        return np.array(np.broadcast_to(covariances, (k, d, d)))
+    return np.reshape(covariances, (k, 1, -1)) * np.eye(d)
+
+
 def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     """Check ``weights_init``, ``means_init`` and ``precisions_init``, with scikit-learn's messages."""
     k, kind = estimator.n_components, estimator.covariance_type

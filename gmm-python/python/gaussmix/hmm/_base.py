@@ -20,7 +20,7 @@ from .. import _core
 from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
-from .._start import shape_of
+from .._start import matrices_of, shape_of
 from ._pictures import draw
 
 _log = logging.getLogger(__name__)
@@ -348,19 +348,6 @@ def _root(covariance: Array) -> Array:
     _, values, vectors = np.linalg.svd(covariance)
     root: Array = np.sqrt(values)[:, None] * vectors
     return root
-
-
-def matrices_of(covariances: Array, model: str, n: int, d: int) -> Array:
-    """Return the covariances of n components as matrices."""
-    match _core.covariance_form(model):
-        case "full":
-            return covariances
-        case "tied":
-            return np.tile(covariances, (n, 1, 1))
-        case "diag":
-            return covariances[:, :, None] * np.eye(d)
-        case _:
-            return covariances[:, None, None] * np.eye(d)
 
 
 def of_all(whole: Array, form: str, n: int) -> Array:

@@ -15,6 +15,7 @@ from .. import _core, _tables
 from .._arrays import Floats
 from .._documentation import documented
 from .._mixture import Mixture
+from .._select import axes_of
 from .._warnings import warn
 from ._models import Model, _em, _fits, _Found, _moved, _rows, emControl, sigma_of
 
@@ -245,10 +246,7 @@ def _ratios(
 
 def _histogram(ax: Any, values: NDArray[np.float64], own: float) -> Any:
     """Draw a histogram, and a line at one value."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.gca()
+    ax = axes_of(ax)
     ax.hist(values[~np.isnan(values)], bins="sturges", color="0.75")
     ax.axvline(own, color="C2", linestyle="--")
     return ax

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._documentation import documented
+from .._select import axes_of
 from ._models import Model
 
 
@@ -60,10 +61,7 @@ class clustCombi:
         ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.gca()
+        ax = axes_of(ax)
         numbers = np.arange(1, len(self.entropy) + 1)
         ax.plot(numbers, self.entropy, "o")
         for part in pairwise(_bends(self.entropy, reg)):

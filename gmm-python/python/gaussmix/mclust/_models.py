@@ -14,6 +14,7 @@ from .. import _core, _tables
 from .._arrays import Floats, na_as_nan
 from .._documentation import documented
 from .._mixture import Mixture
+from .._select import axes_of
 from ._pictures import draw
 
 #: More rows than these do not build a tree.
@@ -107,10 +108,7 @@ class Table:
         Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
         Returns: ax : matplotlib.axes.Axes -- The axes.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.gca()
+        ax = axes_of(ax)
         for number, (name, line) in enumerate(zip(self.modelNames, self.values.T, strict=True)):
             ax.plot(self.G, line, "o^s"[number % 3] + "-" * (1 + (number > 9)), markersize=4, color=f"C{number % 10}", label=name)
         ax.set(xlabel="number of components", ylabel=self.criterion)

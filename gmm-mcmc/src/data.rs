@@ -70,11 +70,14 @@ impl DataSummary {
     }
 }
 
-/// Returns the SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, and weights, if any.
+/// Returns the SHA-256, in hexadecimal, of the samples' element type, shape, values in row order, noise and weights, if
+/// any.
 /// Numbers are hashed as little-endian bytes.
 pub fn fingerprint(samples: &Samples<'_>) -> String {
     let mut fingerprint = Fingerprint::new(samples.n_samples());
     fingerprint.add(samples);
+    let noise = samples.noise().map(|noise| noise.numbers());
+    noise.into_iter().flatten().for_each(|v| fingerprint.hash.update(v.to_le_bytes()));
     fingerprint.finish(samples.weights())
 }
 

@@ -186,6 +186,7 @@ fn noise_of_the_samples_is_read_in_chunks() {
     // Chains run with noise, and do not resume without it.
     let chain = ["mcmc", "x.npy", "-k", "1", "--warmup", "100", "--draws", "50", "--chains", "1", "-o", "run"];
     gmm(&folder).args(chain).args(["--noise", "s.npy"]).assert().success();
-    gmm(&folder).args(chain).arg("--resume").assert().code(1);
+    write("other.npy", &covariances(None).mapv(|v| 1.01 * v));
+    gmm(&folder).args(chain).args(["--noise", "other.npy", "--resume"]).assert().code(1);
     gmm(&folder).args(chain).args(["--noise", "s.npy", "--resume"]).assert().success();
 }

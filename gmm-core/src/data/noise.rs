@@ -281,6 +281,20 @@ impl<'a> Noise<'a> {
         Noise { covariances, projection: self.projection.as_ref().map(matrices) }
     }
 
+    /// Returns all numbers in order, by which the noise is recognised.
+    pub fn numbers(&self) -> Vec<f64> {
+        let mut numbers: Vec<f64> = match &self.covariances {
+            Covariances::Few(v, of_sample) => {
+                let groups = of_sample.iter().flat_map(|groups| groups.view().to_vec());
+                v.iter().copied().chain(groups.map(|group| group as f64)).collect()
+            }
+            Covariances::Variances(v) => v.view().iter().copied().collect(),
+            Covariances::Matrices(v) => v.view().iter().copied().collect(),
+        };
+        numbers.extend(self.projection.iter().flat_map(|v| v.view().iter().copied().collect::<Vec<_>>()));
+        numbers
+    }
+
     /// Returns the same noise, borrowed from this one or shared with it.
     pub fn reborrow(&self) -> Noise<'_> {
         let covariances = match &self.covariances {

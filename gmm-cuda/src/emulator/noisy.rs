@@ -77,11 +77,12 @@ fn check(samples: &Samples<'_>, mixture: &Mixture) {
     }
 }
 
-/// Threads with a pair each (D ≤ 8), teams of one warp (D ≤ 32) and of four; one and several pieces.
+/// Pairs of a thread (D ≤ 8) and of a warp, one and several pieces.
 #[test]
 fn every_shape_agrees_with_the_reference() {
     let narrow = [(1, 1, 1), (70, 1, 3), (45, 2, 1), (2100, 3, 2), (33, 4, 11), (130, 5, 9), (40, 6, 8), (5, 7, 17)];
-    let wide = [(40, 8, 3), (1, 9, 1), (9, 9, 2), (5, 17, 3), (3, 32, 2), (1, 33, 2), (3, 44, 2), (2, 64, 1)];
+    let wide =
+        [(40, 8, 3), (1, 9, 1), (9, 9, 2), (6, 16, 5), (5, 17, 3), (3, 32, 2), (1, 33, 2), (3, 44, 2), (2, 64, 1)];
     for (seed, (n, d, k)) in narrow.into_iter().chain(wide).enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed as u64);
         let x = normal(&mut rng, n, d);
@@ -107,7 +108,8 @@ fn far_samples_and_dead_components() {
             let mixture = Mixture::new(arr1(&[0.6, 0.0, 0.4]), means, mixture.covariances().clone()).unwrap();
             let (mut engine, mut reference) = (production(&samples), NoisyReference::new(samples.clone()));
             let (got, truth) = (engine.statistics(&mixture).unwrap(), reference.statistics(&mixture).unwrap());
-            let near = |got: f64, truth: f64| assert!((got - truth).abs() <= 1e-9 * truth.abs().max(40.0), "{got} {truth}");
+            let near =
+                |got: f64, truth: f64| assert!((got - truth).abs() <= 1e-9 * truth.abs().max(40.0), "{got} {truth}");
             near(got.log_likelihood(), truth.log_likelihood());
             got.counts().iter().zip(truth.counts()).for_each(|(got, truth)| near(*got, *truth));
             flat(got.scatter()).into_iter().zip(flat(truth.scatter())).for_each(|(got, truth)| near(got, truth));

@@ -6,7 +6,7 @@ use crate::device::require;
 use crate::device::samples::Columns;
 use crate::general::layout::GeneralLayout;
 use gmm_core::error::Result;
-use gmm_kernels::noisy::{self, BLOCK, GROUP, PairsArgs, SumsArgs};
+use gmm_kernels::noisy::{self, BLOCK, GROUP, NARROW, PairsArgs, SumsArgs};
 use gmm_kernels::simt::WARP;
 use std::ptr;
 
@@ -47,12 +47,10 @@ pub struct Pairs<'a> {
 impl Pairs<'_> {
     pub fn grid(&self) -> Grid {
         let (n, GeneralLayout { k, d, .. }) = (self.columns.n(), self.layout);
-        let threads = match noisy::team(d) {
-            1 => n.div_ceil(WARP as usize) * k.div_ceil(GROUP as usize) * WARP as usize,
-            team => n * k * team as usize,
-        };
-        let blocks = threads.div_ceil(BLOCK as usize).min(i32::MAX as usize);
-        Grid::new(blocks as u32, BLOCK, noisy::shared_bytes(d))
+        let narrow = n.div_ceil(WARP as usize) * k.div_ceil(GROUP as usize);
+        let warps = if d <= NARROW { narrow } else { n * k };
+        let blocks = warps.div_ceil((BLOCK / WARP) as usize).min(i32::MAX as usize);
+        Grid::new(blocks as u32, BLOCK, noisy::shared_bytes(d, false))
     }
 
     fn argument(&self, grid: &Grid, what: &'static str) -> Result<PairsArgs> {
@@ -60,7 +58,6 @@ impl Pairs<'_> {
         let n = columns.n();
         require(what, columns.d() == d && self.stride >= n && (1..=noisy::MAX_FEATURES).contains(&d))?;
         require(what, grid.threads == BLOCK)?;
-        grid.require_shared(what, noisy::shared_bytes(d))?;
         let [covariances, _, seeds, _, means] = layout.sections();
         Ok(PairsArgs {
             x: columns.x(),
@@ -82,7 +79,10 @@ impl Pairs<'_> {
     }
 }
 
-launch!(Pairs<'_>, PairsArgs, "noisy_density", |launch, grid, what| launch.argument(grid, what));
+launch!(Pairs<'_>, PairsArgs, "noisy_density", |launch, grid, what| {
+    grid.require_shared(what, noisy::shared_bytes(launch.layout.d, false))?;
+    launch.argument(grid, what)
+});
 
 /// The sums of each component, slice by slice, from responsibilities in the place of q.
 #[derive(Clone, Copy)]
@@ -95,22 +95,18 @@ pub struct Sums<'a> {
     pub partials: Numbers<'a, f64>,
 }
 
-/// Returns the threads with one component and slice.
-pub fn threads_of_slice(d: usize) -> u32 {
-    noisy::team(d).max(WARP)
-}
-
 impl Sums<'_> {
     pub fn grid(&self) -> Grid {
         let GeneralLayout { k, d, .. } = self.pairs.layout;
-        let blocks = (k * self.slices).div_ceil((BLOCK / threads_of_slice(d)) as usize);
-        Grid::new(blocks as u32, BLOCK, noisy::shared_bytes(d))
+        let blocks = (k * self.slices).div_ceil((BLOCK / WARP) as usize);
+        Grid::new(blocks as u32, BLOCK, noisy::shared_bytes(d, true))
     }
 }
 
 launch!(Sums<'_>, SumsArgs, "noisy_sums", |launch, grid, what| {
     let (pairs, slices) = (launch.pairs, launch.slices);
     require(what, slices > 0)?;
+    grid.require_shared(what, noisy::shared_bytes(pairs.layout.d, true))?;
     Ok(SumsArgs {
         pairs: pairs.argument(grid, what)?,
         slices: slices as u32,

@@ -28,8 +28,9 @@ use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
-use gmm_kernels::noisy::{self, BLOCK, SINGULAR};
-use launches::{Pairs, Sums, threads_of_slice};
+use gmm_kernels::noisy::{self, BLOCK, NARROW, SINGULAR};
+use gmm_kernels::simt::WARP;
+use launches::{Pairs, Sums};
 use ndarray::{Array1, Array2, s};
 use std::f64::consts::{LN_2, TAU};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use store::Store;
 const PIECE_NUMBERS: usize = 1 << 22;
 /// Least samples of a piece.
 const MIN_PIECE: usize = 4 * STRIDE;
-/// Least samples of a slice, for each thread, and for each team.
+/// Least samples of a slice, for pairs of a thread and of a warp.
 const MIN_SLICE: (usize, usize) = (256, 16);
 
 /// Evaluates samples with noise.
@@ -159,9 +160,10 @@ impl<'a> OwnNoise<'a> {
         let mut slices = 1;
         match goal {
             Goal::Sums(_) => {
-                let at_once = gpu.kernel(&entries::noisy_sums(d), None)?.blocks_at_once(BLOCK, noisy::shared_bytes(d))?;
-                let resident = at_once.max(1) * multiprocessors * (BLOCK / threads_of_slice(d));
-                let least = if noisy::team(d) == 1 { MIN_SLICE.0 } else { MIN_SLICE.1 };
+                let kernel = gpu.kernel(&entries::noisy_sums(d), None)?;
+                let at_once = kernel.blocks_at_once(BLOCK, noisy::shared_bytes(d, true))?.max(1);
+                let resident = at_once * multiprocessors * (BLOCK / WARP);
+                let least = if d <= NARROW { MIN_SLICE.0 } else { MIN_SLICE.1 };
                 slices = slices_in_waves(k, resident as usize, piece.div_ceil(least));
                 enlarge(&mut self.partials, k * noisy::sums(d) * slices)?;
                 enlarge(&mut self.sums, k * noisy::sums(d))?;

@@ -11,7 +11,7 @@ use gmm_core::data::noise::Noise;
 use gmm_core::data::samples::{Samples, weight_scale};
 use gmm_core::error::{Error, Result};
 use gmm_driver::DeviceBuffer;
-use gmm_kernels::noisy::{self, MAX_FEATURES};
+use gmm_kernels::noisy::{MAX_FEATURES, NARROW};
 use rayon::prelude::*;
 
 /// Samples with their noise, shared by any number of evaluators.
@@ -64,7 +64,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Copies the noise to the device: number by number for pairs of threads, sample by sample for those of teams.
+    /// Copies the noise to the device: number by number for pairs of a thread, sample by sample for those of a warp.
     fn write_noise(&self, noise: &Noise<'_>, places: &[(usize, usize)]) -> Result<()> {
         let (stream, by_sample) = (Stream::new()?, self.is_by_sample());
         let at_once = (COPY_BYTES / size_of::<f64>() / self.entries).clamp(1, self.n);
@@ -93,7 +93,7 @@ impl Store {
     }
 
     fn is_by_sample(&self) -> bool {
-        noisy::team(self.d) > 1
+        self.d > NARROW
     }
 
     pub fn columns(&self) -> Result<Columns<'_, f64>> {

@@ -1,7 +1,7 @@
-mod team;
+mod wide;
 
 use super::*;
-use crate::math::{Float, float64, warp_sum};
+use crate::math::{Float, float64, smaller, warp_sum};
 use crate::simt::*;
 use core::f64::consts::LOG2_E;
 
@@ -164,8 +164,7 @@ unsafe fn density<const D: usize>(args: &PairsArgs) {
             // SAFETY: sample and components exist.
             unsafe {
                 let read = Sample::<D>::read(args, sample);
-                let end = if first + GROUP < args.k { first + GROUP } else { args.k };
-                counted!(for c in first..end {
+                counted!(for c in first..smaller(first + GROUP, args.k) {
                     not_unrolled();
                     store(args.q_of(c as usize, sample), Pair::new(args, &read, c as usize).q);
                 });
@@ -221,9 +220,8 @@ impl SumsArgs {
     /// The samples of a slice.
     #[inline(always)]
     fn samples(&self, slice: u32) -> (usize, usize) {
-        let (start, end) = (slice as usize * self.slice as usize, (slice as usize + 1) * self.slice as usize);
-        let n = self.pairs.n as usize;
-        (start, if end < n { end } else { n })
+        let (slice, size) = (slice as usize, self.slice as usize);
+        (slice * size, smaller((slice + 1) * size, self.pairs.n as usize))
     }
 
     /// Writes a sum of a component and a slice.
@@ -288,8 +286,10 @@ kernels! {
     noisy_density_d06: PairsArgs = density::<6>;
     noisy_density_d07: PairsArgs = density::<7>;
     noisy_density_d08: PairsArgs = density::<8>;
-    noisy_density_d32: PairsArgs = team::density::<1>;
-    noisy_density_d64: PairsArgs = team::density::<2>;
+    noisy_density_d16: PairsArgs = wide::density::<2, 4>;
+    noisy_density_d32: PairsArgs = wide::density::<4, 8>;
+    noisy_density_d48: PairsArgs = wide::density::<6, 12>;
+    noisy_density_d64: PairsArgs = wide::density::<8, 16>;
 }
 
 kernels! {
@@ -302,6 +302,8 @@ kernels! {
     noisy_sums_d06: SumsArgs = sums_of_slices::<6>;
     noisy_sums_d07: SumsArgs = sums_of_slices::<7>;
     noisy_sums_d08: SumsArgs = sums_of_slices::<8>;
-    noisy_sums_d32: SumsArgs = team::sums_of_slices::<1>;
-    noisy_sums_d64: SumsArgs = team::sums_of_slices::<2>;
+    noisy_sums_d16: SumsArgs = wide::sums_of_slices::<2, 4>;
+    noisy_sums_d32: SumsArgs = wide::sums_of_slices::<4, 8>;
+    noisy_sums_d48: SumsArgs = wide::sums_of_slices::<6, 12>;
+    noisy_sums_d64: SumsArgs = wide::sums_of_slices::<8, 16>;
 }

@@ -11,15 +11,16 @@
 //! [`GROUP`] components, or one component and a slice of the samples. Then −T⁻¹ = −L⁻ᵀ·diag(1/p)·L⁻¹ goes into E row by
 //! row of L⁻¹.
 //!
-//! Beyond, a team of 1 or 4 warps takes a pair, for at most 32 or 64 features. Its threads hold the lower triangle of
-//! T. In step k they exchange column k through shared memory, and sweep it: after all steps the triangle is that of
-//! −T⁻¹, and x − μ has become u. For the density alone, finished rows are left out.
+//! Beyond, a warp takes a pair. Its lanes hold the lower triangle of T. In step k they exchange column k through shared
+//! memory, and sweep it: after all steps the triangle is that of −T⁻¹, and x − μ has become u. For the density alone,
+//! finished rows are left out. E is in shared memory.
 //!
 //! The sums of a component and a slice have one owner that adds them in order: the same bits every time.
 //!
 //! * Launch: any one-dimensional grid, blocks of [`BLOCK`] threads, shared memory [`shared_bytes`].
-//! * Necessary work for each pair, in operations of float64: (D³ + 9·D² + 50·D)/6 + 50 for q, D³/2 + 7/2·D² + 12·D for
-//!   the sums. D = 6: 200 and 306; N = 10⁶, K = 100 on an H200 (17·10¹² operations a second): 3.0 ms.
+//! * Necessary work for each pair, in operations of float64: D³/6 + 3/2·D² + 9·D + 30 for q, D³/2 + 7/2·D² + 15·D for
+//!   the sums. On an H200 (17·10¹² a second) N = 10⁶, K = 100, D = 6 take 2.9 ms; N = 10⁵, K = 20, D = 44 take 8 ms.
+use crate::simt::WARP;
 
 /// The most features of a pair in one thread's registers, and of a sample at all.
 pub const NARROW: usize = 8;
@@ -35,20 +36,7 @@ pub const SINGULAR: f64 = f64::INFINITY;
 
 /// Returns the most features of the instance for D features.
 pub const fn features(d: usize) -> usize {
-    match d {
-        0..=NARROW => d,
-        9..=32 => 32,
-        _ => MAX_FEATURES,
-    }
-}
-
-/// Returns the threads of a team, which takes a pair; 1 if each thread takes one.
-pub const fn team(d: usize) -> u32 {
-    match features(d) {
-        32 => 32,
-        MAX_FEATURES => BLOCK,
-        _ => 1,
-    }
+    if d <= NARROW { d } else { d.next_multiple_of(16) }
 }
 
 /// Returns the number of entries of a lower triangle.
@@ -61,15 +49,19 @@ pub const fn sums(d: usize) -> usize {
     1 + d + triangle(d)
 }
 
-/// Numbers beside a column in a team's stage: the pivot, its limit, and the step's share of x − μ.
+/// Numbers beside a column in a warp's stage: the pivot, its limit, and the step's share of x − μ.
 const BESIDE: usize = 3;
 
-/// Returns the dynamic shared memory of a launch: two stages for each team.
-pub const fn shared_bytes(d: usize) -> usize {
-    match team(d) {
-        1 => 0,
-        team => (BLOCK / team) as usize * 2 * (features(d) + BESIDE) * size_of::<f64>(),
-    }
+/// Returns the numbers of a triangle that a lane holds, for eight features in each of `rows`.
+const fn places(rows: usize) -> usize {
+    rows * (rows + 1)
+}
+
+/// Returns the dynamic shared memory of a launch: two stages for each warp and, for `noisy_sums`, E.
+pub const fn shared_bytes(d: usize, has_sums: bool) -> usize {
+    let stages = 2 * (features(d) + BESIDE);
+    let sums = if has_sums { places(features(d) / 8) * WARP as usize } else { 0 };
+    if d <= NARROW { 0 } else { (BLOCK / WARP) as usize * (stages + sums) * size_of::<f64>() }
 }
 
 /// Samples and components; the argument of `noisy_density`.

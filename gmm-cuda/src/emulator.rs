@@ -15,6 +15,7 @@ mod general;
 mod likelihood;
 mod metropolis;
 mod noise_component;
+mod noisy;
 mod patterns;
 mod variational;
 

@@ -3,11 +3,12 @@ use super::arrays::DeviceArray;
 use super::device::gpu::{Gpu, GpuInfo};
 use super::engine::{self, Engine};
 use super::missing;
+use super::noisy::OwnNoise;
 use super::options::CudaOptions;
 use super::source::Source;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::samples::Samples;
-use gmm_core::error::{Error, Result};
+use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 
 /// The CUDA backend: samples are centred in float64, laid out on the device once, and evaluated in the precision they
@@ -49,22 +50,19 @@ impl<'a> CudaEvaluator<'a> {
     /// Samples with missing values are copied in the first evaluation: as they are for diagonal and spherical
     /// covariances, in the order of their patterns of missing values for others.
     ///
+    /// Samples with noise are evaluated in float64, each with its own.
+    ///
     /// # Errors
-    /// [`Error::NoCudaDevice`]; [`Error::Kernel`] for an unknown kernel; [`Error::Unsupported`] for samples with noise,
-    /// for a memory limit too small for any chunk, and, in evaluations under full or tied covariances, if samples with
-    /// missing values do not all fit into the device's memory; [`Error::Cuda`] for a failure of the driver.
+    /// [`Error::NoCudaDevice`]; [`Error::Kernel`] for an unknown kernel; [`Error::Unsupported`] for samples with noise
+    /// that have projections, missing values or more than 64 features, or do not all fit into the device's memory; for
+    /// a memory limit too small for any chunk; and, in evaluations under full or tied covariances, if samples with
+    /// missing values do not fit; [`Error::Cuda`] for a failure of the driver.
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
-        if samples.noise().is_some() {
-            return Err(Error::Unsupported {
-                what: "noise of each sample".into(),
-                backend: "GPUs",
-                remedy: "name the device cpu or auto, or give one noise for all samples or for groups of them",
-            });
-        }
         let gpu = Gpu::open(ordinal)?;
-        let engine = match samples.missing() {
-            None => engine::complete(Source::Host(samples, ordinal), options)?,
-            Some(_) => missing::engine(samples, ordinal, options)?,
+        let engine: Box<dyn Engine + 'a> = match (samples.noise().cloned(), samples.missing()) {
+            (Some(noise), _) => Box::new(OwnNoise::new(samples, &noise, ordinal, options)?),
+            (None, None) => engine::complete(Source::Host(samples, ordinal), options)?,
+            (None, Some(_)) => missing::engine(samples, ordinal, options)?,
         };
         Ok(Self { gpu, engine })
     }

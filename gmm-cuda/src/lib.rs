@@ -11,6 +11,7 @@
 //! | `fit.rs` | whole fits of small mixtures, many in one launch | `gmm_kernels::fit` |
 //! | `metropolis/` | random-walk Metropolis without the host | `gmm_kernels::metropolis` |
 //! | `missing/` | samples with missing values | `gmm_kernels::patterns`, and the kernels of `likelihood`, `estep` and `general` named `observed` |
+//! | `noisy/` | samples that each have their own noise | `gmm_kernels::noisy`, and `posterior` of `general` |
 //!
 //! Other modules use `evaluator.rs`, which evaluates by `float32/` or `float64.rs`, depending on the samples' type.
 mod arrays;
@@ -28,6 +29,7 @@ mod general;
 mod likelihood;
 mod metropolis;
 mod missing;
+mod noisy;
 mod options;
 mod plan;
 mod source;

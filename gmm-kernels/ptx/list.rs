@@ -52,6 +52,8 @@
     include_bytes!("gaussian.packed"),
     include_bytes!("marginals.packed"),
     include_bytes!("metropolis.packed"),
+    include_bytes!("noisy_density.packed"),
+    include_bytes!("noisy_sums.packed"),
     include_bytes!("outer.packed"),
     include_bytes!("pair.packed"),
     include_bytes!("posterior.packed"),

@@ -8,6 +8,7 @@ use crate::fit;
 use crate::general::{accumulate, density, posterior};
 use crate::likelihood::{batch, batch_mma, batch_parameters, exp2_bias, pair, small_k, tiled};
 use crate::metropolis;
+use crate::noisy;
 use crate::pairwise::products::{self, TILINGS, Tiling};
 use crate::pairwise::{centres, pairs, products_few, split};
 use crate::patterns::{complete, marginals};
@@ -323,6 +324,13 @@ entries! {
     /// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over D ≤ 16 features.
     fn fused_patterns(capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
         -> fused_patterns::FusedPatternsArgs = "fused_patterns_k{capacity:02}_d{d:02}";
+
+    /// Log-densities of samples that each have their own noise.
+    fn noisy_density(d: usize in 1..=noisy::MAX_FEATURES) -> noisy::PairsArgs =
+        "noisy_density_d{:02}", noisy::features(d);
+
+    /// The sums of true values behind noise.
+    fn noisy_sums(d: usize in 1..=noisy::MAX_FEATURES) -> noisy::SumsArgs = "noisy_sums_d{:02}", noisy::features(d);
 
     /// Steps of random-walk Metropolis over D ≤ 16 features.
     fn metropolis(d: usize in 1..=small_k::MAX_FEATURES) -> metropolis::MetropolisArgs = "metropolis_d{d:02}";

@@ -39,6 +39,7 @@ pub mod likelihood;
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 pub mod math;
 pub mod metropolis;
+pub mod noisy;
 pub mod pairwise;
 pub mod patterns;
 #[cfg(feature = "ptx")]

@@ -169,9 +169,16 @@ impl<'a> Noise<'a> {
         self.groups(n).is_none()
     }
 
+    /// Returns the places of a lower triangle, row by row, that hold a sample's noise; only those of the diagonal for
+    /// variances.
+    pub fn entries(&self) -> Vec<(usize, usize)> {
+        let is_diagonal = matches!(self.covariances, Covariances::Variances(_));
+        (0..self.n_columns()).flat_map(|i| (if is_diagonal { i } else { 0 }..=i).map(move |j| (i, j))).collect()
+    }
+
     /// Returns the covariance of the noise in two columns of a row.
     #[inline]
-    pub(crate) fn at(&self, row: usize, i: usize, j: usize) -> f64 {
+    pub fn at(&self, row: usize, i: usize, j: usize) -> f64 {
         let (i, j) = (i.max(j), i.min(j));
         match &self.covariances {
             Covariances::Few(v, of_sample) => v[[of_sample.as_ref().map_or(0, |groups| groups.view()[row]), i, j]],

@@ -2,10 +2,12 @@
 use super::patterns::gather;
 use super::samples::{Samples, View};
 use crate::error::{Error, Result};
+use crate::model::covariances::Covariances;
 use crate::model::gaussian::Covariance;
 use crate::model::linalg::{inverse, precision_cholesky, product};
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
+use crate::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, Axis};
 use std::f64::consts::TAU;
 
@@ -107,4 +109,44 @@ pub(crate) fn guess(samples: &Samples<'_>, row: usize) -> Array1<f64> {
         seen.iter().zip(values).for_each(|(&j, v)| out[j] = v);
     }
     out
+}
+
+/// Returns the statistics of the true values, from the samples' weight and log-likelihood. Of component c, `sums(c, i)`
+/// are in turn n = Σr, h = Σr·u, and the lower triangle of E = Σr·(u·uᵀ − RᵀT⁻¹R), row by row, with the
+/// responsibilities r and u = RᵀT⁻¹(x − Rμ): around μ, the true values have the first moments Σ·h and the second
+/// moments n·Σ + Σ·E·Σ.
+///
+/// # Errors
+/// Those of [`Statistics::from_centred_sums`].
+pub fn statistics(
+    mixture: &Mixture,
+    (weight, log_likelihood): (f64, f64),
+    sums: impl Fn(usize, usize) -> f64,
+) -> Result<Statistics> {
+    let (k, d) = mixture.means().dim();
+    let mut counts = Array1::zeros(k);
+    let mut first = Array2::zeros((k, d));
+    let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
+    for c in 0..k {
+        counts[c] = sums(c, 0);
+        if counts[c] == 0.0 {
+            continue;
+        }
+        let sigma = Covariance::of(mixture, c).into_matrix();
+        let h: Array1<f64> = (0..d).map(|i| sums(c, 1 + i)).collect();
+        first.row_mut(c).assign(&sigma.dot(&h));
+        let e = Array2::from_shape_fn((d, d), |(i, j)| {
+            let (i, j) = (i.max(j), i.min(j));
+            sums(c, 1 + d + i * (i + 1) / 2 + j)
+        });
+        let sum = &sigma * counts[c] + product(product(sigma.view(), e.view()).view(), sigma.view());
+        match &mut second {
+            Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&sum),
+            Covariances::Tied(v) => *v += &sum,
+            Covariances::Diag(v) => v.row_mut(c).assign(&sum.diag()),
+            Covariances::Spherical(v) => v[c] = sum.diag().sum(),
+        }
+    }
+    let centres = mixture.means().to_owned();
+    Statistics::from_centred_sums(CentredSums { weight, log_likelihood, centres, counts, first, second })
 }

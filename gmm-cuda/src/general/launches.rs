@@ -203,7 +203,12 @@ const MOST_WAVES: usize = 4;
 pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
     let tasks = accumulate_tasks::<T>(layout);
     let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), SMALL_BLOCK, 0);
-    let resident = (blocks * (SMALL_BLOCK / WARP)) as usize;
+    slices_in_waves(tasks, (blocks * (SMALL_BLOCK / WARP)) as usize, most)
+}
+
+/// Returns the slices, at most `most`, with which equally long tasks of each, of which some are resident at a time,
+/// finish soonest in waves.
+pub fn slices_in_waves(tasks: usize, resident: usize, most: usize) -> usize {
     let of_waves = |waves: usize| (waves * resident / tasks).clamp(1, most);
     let time = |slices: usize| (tasks * slices).div_ceil(resident) as f64 / slices as f64;
     (1..=MOST_WAVES).map(of_waves).min_by(|a, b| time(*a).total_cmp(&time(*b))).unwrap_or(1)

@@ -10,6 +10,7 @@ use gmm_core::backends::noisy_reference::NoisyReference;
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::backends::sharded::ShardedEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::noise::Noise;
 use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
 use gmm_core::reproducible::Reproducible;
@@ -151,7 +152,7 @@ pub fn load<'a>(device: Device, samples: Samples<'a>, options: &LoadOptions) -> 
         Err(samples) => samples,
     };
     match (device, &options.kernel) {
-        (Device::Auto, None) if samples.noise().is_some() => load(Device::Cpu, samples, options),
+        (Device::Auto, None) if samples.noise().is_some_and(Noise::is_projected) => load(Device::Cpu, samples, options),
         (Device::Auto, None) => {
             let options = options.clone();
             let auto = AutoEvaluator::new(samples, options.threads, move |samples| load_on_gpus(samples, &options))?;

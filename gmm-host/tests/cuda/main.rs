@@ -10,6 +10,7 @@ mod fit_many;
 mod metropolis;
 mod missing;
 mod missing_patterns;
+mod noise;
 mod precision;
 mod several;
 mod shapes;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         suite("metropolis", metropolis::tests()),
         suite("missing", missing::tests()),
         suite("missing_patterns", missing_patterns::tests()),
+        suite("noise", noise::tests()),
         suite("precision", precision::tests()),
         suite("several", several::tests()),
         suite("variational", variational::tests()),

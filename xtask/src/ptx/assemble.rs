@@ -26,7 +26,8 @@ const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 /// of the launch's start on the stack, outside of the working loops. `products_large` keeps four numbers there on
 /// sm_80, none on sm_90. The largest `fused_mma` keep up to sixteen beside 128 sums, kernels for teams up to 40, the
 /// one for missing values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's start, and reads
-/// four again for each stage of samples.
+/// four again for each stage of samples. `noisy_sums_d64` keeps a thread's nine numbers beside 72 entries of a triangle,
+/// on sm_80 only.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
     ("fused_full_k08_d16", 24),
@@ -37,6 +38,7 @@ const LOOKED_AT: &[(&str, u32)] = &[
     ("fused_mma_team_d32_k64", 160),
     ("fused_mma_expanded_p112_k32", 8),
     ("fused_mma_observed_team_d32_k32", 40),
+    ("noisy_sums_d64", 72),
 ];
 
 /// The report of ptxas about one entry on one architecture.

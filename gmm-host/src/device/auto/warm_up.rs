@@ -1,10 +1,11 @@
 //! The start of the GPU's driver and the compilation of kernels, while the CPU evaluates.
 use super::choice::{Kind, Method};
 use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::noise::Noise;
 use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
 use gmm_core::model::mixture::Mixture;
-use ndarray::{Array1, Axis, Slice};
+use ndarray::{Array1, Array2, Axis, Slice};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -115,13 +116,17 @@ fn evaluate(gpu: &mut dyn Evaluator, method: Method, mixture: &Mixture) -> Resul
     }
 }
 
-/// Returns a copy of the first samples, with weights of one if the samples have weights.
+/// Returns a copy of the first samples, with weights of one and noise of zero if the samples have weights and noise.
 fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
     let n = (PROBE / samples.n_features()).clamp(1, samples.n_samples());
     let rows = Slice::from(0..n);
     let probe = match samples.view() {
         View::F32(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
         View::F64(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
+    };
+    let probe = match samples.noise() {
+        Some(_) => probe.with_noise(Noise::variances(Array2::zeros((n, samples.n_features())).into_shared())?)?,
+        None => probe,
     };
     match samples.weights() {
         Some(_) => probe.with_shared_weights(Array1::ones(n).into_shared()),

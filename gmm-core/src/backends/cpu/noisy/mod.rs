@@ -10,15 +10,13 @@ use crate::contract::evaluator::{
     DataFacts, Description, Evaluator, check_features, check_responsibilities, most_probable,
 };
 use crate::data::samples::{Rows, Samples};
+use crate::data::true_values::statistics;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::model::covariances::Covariances;
-use crate::model::gaussian::Covariance;
-use crate::model::linalg::product;
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::simd::isa::Isa;
-use crate::statistics::{CentredSums, Statistics};
+use crate::statistics::Statistics;
 use kernel::{Accumulation, Densities, Lanes, Parameters, Room, Shares};
 use ndarray::{Array1, Array2};
 use rayon::prelude::*;
@@ -181,47 +179,6 @@ impl<'a> OwnNoise<'a> {
         })?;
         Ok(pieces.into_iter().flatten().collect())
     }
-
-    /// Returns the statistics of the true values, from the sums n, h and E.
-    fn completed(
-        &self,
-        mixture: &Mixture,
-        parameters: &Parameters,
-        sums: &[f64],
-        log_likelihood: f64,
-    ) -> Result<Statistics> {
-        let &Parameters { k, d, lanes, .. } = parameters;
-        let width = 1 + d + triangle(d);
-        let mut counts = Array1::zeros(k);
-        let mut first = Array2::zeros((k, d));
-        let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
-        for c in 0..k {
-            let at = |i: usize| sums[((c / lanes) * width + i) * lanes + c % lanes];
-            counts[c] = at(0);
-            if counts[c] == 0.0 {
-                continue;
-            }
-            let sigma = Covariance::of(mixture, c).into_matrix();
-            let h: Array1<f64> = (0..d).map(|i| at(1 + i)).collect();
-            first.row_mut(c).assign(&sigma.dot(&h));
-            let e = Array2::from_shape_fn((d, d), |(i, j)| at(1 + d + triangle(i.max(j)) + i.min(j)));
-            let sum = &sigma * counts[c] + product(product(sigma.view(), e.view()).view(), sigma.view());
-            match &mut second {
-                Covariances::Full(v) => v.index_axis_mut(ndarray::Axis(0), c).assign(&sum),
-                Covariances::Tied(v) => *v += &sum,
-                Covariances::Diag(v) => v.row_mut(c).assign(&sum.diag()),
-                Covariances::Spherical(v) => v[c] = sum.diag().sum(),
-            }
-        }
-        Statistics::from_centred_sums(CentredSums {
-            weight: self.samples.total_weight(),
-            log_likelihood,
-            centres: mixture.means().to_owned(),
-            counts,
-            first,
-            second,
-        })
-    }
 }
 
 impl Evaluator for OwnNoise<'_> {
@@ -282,7 +239,9 @@ impl Evaluator for OwnNoise<'_> {
         let mut parts = parts.into_iter().map(|(_, sums)| sums);
         let mut total = parts.next().unwrap_or_else(|| super::buffer::buffer(parameters.sums()));
         parts.for_each(|sums| total.iter_mut().zip(&sums[..]).for_each(|(total, sum)| *total += sum));
-        self.completed(mixture, &parameters, &total, log_likelihood)
+        let (lanes, width) = (parameters.lanes, 1 + parameters.d + triangle(parameters.d));
+        let at = |c: usize, i: usize| total[((c / lanes) * width + i) * lanes + c % lanes];
+        statistics(mixture, (self.samples.total_weight(), log_likelihood), at)
     }
 
     fn rows(&mut self, rows: &[usize]) -> Result<Rows> {

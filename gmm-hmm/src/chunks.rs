@@ -69,7 +69,8 @@ impl Room {
     pub fn load<const L: usize>(&mut self, chain: &Chain<'_>, samples: &Samples<'_>, pieces: &[Range<usize>]) {
         let longest = pieces.iter().map(Range::len).max().unwrap_or_default();
         let n_tiles = (longest * L).div_ceil(LANES);
-        let row = |i: usize| pieces.get(i % L).filter(|rows| i / L < rows.len()).map_or(NO_ROW, |rows| rows.start + i / L);
+        let row =
+            |i: usize| pieces.get(i % L).filter(|rows| i / L < rows.len()).map_or(NO_ROW, |rows| rows.start + i / L);
         self.rows.clear();
         self.rows.extend((0..n_tiles * LANES).map(row));
         let (k, n) = (chain.n_states(), chain.emissions.n_components());
@@ -97,7 +98,12 @@ impl Room {
     }
 
     /// Returns log p(rows) of each piece that is loaded.
-    pub fn forward<const L: usize>(&mut self, chain: &Chain<'_>, samples: &Samples<'_>, pieces: &[Piece<'_>]) -> [f64; L] {
+    pub fn forward<const L: usize>(
+        &mut self,
+        chain: &Chain<'_>,
+        samples: &Samples<'_>,
+        pieces: &[Piece<'_>],
+    ) -> [f64; L] {
         let transitions = &chain.transitions;
         let (k, stride) = (chain.n_states(), transitions.stride);
         let mut row = vec![[1.0 / k as f64; L]; k];
@@ -118,7 +124,8 @@ impl Room {
                 let n = piece.rows.len();
                 let (mut densities, mut alpha) = (vec![f64::NEG_INFINITY; n * stride], vec![0.0; n * stride]);
                 chain.emissions.logs(samples, piece.rows.clone(), stride, &mut densities);
-                let first: Vec<f64> = piece.prior(chain).iter().zip(&densities).map(|(prior, log)| prior + log).collect();
+                let first: Vec<f64> =
+                    piece.prior(chain).iter().zip(&densities).map(|(prior, log)| prior + log).collect();
                 logs[l] = logs::forward(transitions, &first, &densities, &mut alpha);
                 in_logs.push((l, densities, alpha));
             } else {
@@ -266,8 +273,10 @@ impl Room {
             let n_states = if at_start { 1 } else { L.min(k - first) };
             let mut lengths = [0; L];
             lengths[..n_states].fill(rows.len());
-            let of_state = |l: usize| if at_start { &start[..] } else { &transitions.forward[(first + l) * transitions.stride..] };
-            let mut row: Vec<[f64; L]> = (0..k).map(|j| std::array::from_fn(|l| if l < n_states { of_state(l)[j] } else { 1.0 })).collect();
+            let of_state =
+                |l: usize| if at_start { &start[..] } else { &transitions.forward[(first + l) * transitions.stride..] };
+            let mut row: Vec<[f64; L]> =
+                (0..k).map(|j| std::array::from_fn(|l| if l < n_states { of_state(l)[j] } else { 1.0 })).collect();
             let (logs, lost) = vectorised(
                 #[inline(always)]
                 || lattice::forward(transitions, &lengths, &mut row, &mut scaled, &mut alpha),
@@ -325,8 +334,8 @@ pub(crate) struct Boundaries {
 }
 
 impl Boundaries {
-    /// Computes them for the `rows` of a sequence: all at once from some rows around each, if these determine them,
-    /// otherwise one after another. Returns `None` for a sequence of probability 0, unless its chunks show that.
+    /// Computes them for the `rows` of a sequence: from some rows around each where these determine them, and from the
+    /// whole chunks, one after another, where not. Returns `None` for a sequence of probability 0, unless its chunks show that.
     pub fn new(
         chain: &Chain<'_>,
         samples: &Samples<'_>,
@@ -336,27 +345,30 @@ impl Boundaries {
     ) -> Result<Option<Self>> {
         let k = chain.n_states();
         let chunks: Vec<Range<usize>> = chunks(rows, chunk).collect();
+        let widths: &[usize] = if k <= PARTS { &[16, 64, 256] } else { &[16] };
+        let between = |room: &mut Room, chunk: &Range<usize>| {
+            interrupt.check()?;
+            Result::Ok(widths.iter().find_map(|width| room.between(chain, samples, rows, chunk.start, *width)))
+        };
+        let between =
+            |chunks: &[Range<usize>]| chunks.par_iter().map_init(Room::default, between).collect::<Result<Vec<_>>>();
+        let mut known = vec![None; chunks.len() - 1];
         if k <= FEW_STATES && chain.transitions.can_be_scaled() {
-            let widths: &[usize] = if k <= PARTS { &[16, 64, 256] } else { &[16] };
-            let between = |room: &mut Room, chunk: &Range<usize>| {
-                interrupt.check()?;
-                Ok(widths.iter().find_map(|width| room.between(chain, samples, rows, chunk.start, *width)))
-            };
-            // Where the first is not determined, the others probably are not.
-            if between(&mut Room::default(), &chunks[1])?.is_some() {
-                let found: Vec<_> =
-                    chunks[1..].par_iter().map_init(Room::default, between).collect::<Result<_>>()?;
-                if let Some((entries, mut exits)) = found.into_iter().collect::<Option<(Vec<_>, Vec<_>)>>() {
-                    exits.push(vec![0.0; k]);
-                    return Ok(Some(Self { entries, exits }));
-                }
+            // Where none of the first is determined, the others probably are not.
+            let first = between(&chunks[1..][..known.len().min(4)])?;
+            if first.iter().any(Option::is_some) {
+                known = between(&chunks[1..])?;
             }
         }
         let onwards = || {
             let (mut room, mut entries) = (Room::default(), Vec::<Vec<f64>>::new());
             let exit = vec![0.0; k];
-            for rows in &chunks {
+            for (rows, known) in chunks.iter().zip(&known) {
                 interrupt.check()?;
+                if let Some((entry, _)) = known {
+                    entries.push(entry.clone());
+                    continue;
+                }
                 room.load::<1>(chain, samples, std::slice::from_ref(rows));
                 let ends = Ends { entry: entries.last().map(|entry| &entry[..]), exit: &exit };
                 let piece = Piece { rows: rows.clone(), ends, weight: 1.0 };
@@ -366,15 +378,19 @@ impl Boundaries {
                 }
                 entries.push(room.last(chain, rows.len()));
             }
-            entries.pop();
             Result::Ok(Some(entries))
         };
         let backwards = || {
             let (mut room, mut exits) = (Room::default(), vec![vec![0.0; k]]);
-            for rows in chunks.iter().skip(1).rev() {
+            for (rows, known) in chunks[1..].iter().zip(&known).rev() {
                 interrupt.check()?;
-                room.load::<1>(chain, samples, std::slice::from_ref(rows));
-                let exit = room.only_back(chain, samples, rows, &exits[exits.len() - 1]);
+                let exit = match known {
+                    Some((_, exit)) => exit.clone(),
+                    None => {
+                        room.load::<1>(chain, samples, std::slice::from_ref(rows));
+                        room.only_back(chain, samples, rows, &exits[exits.len() - 1])
+                    }
+                };
                 exits.push(exit);
             }
             exits.reverse();

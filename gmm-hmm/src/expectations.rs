@@ -194,7 +194,12 @@ impl<'p> Pass<'p, '_> {
     }
 
     /// Returns the segments in the order of their rows, without those of sequences whose probability is known to be 0.
-    fn segments<'a>(&self, boundaries: &'a [Option<Boundaries>], last: &'a [f64], scores: &mut [f64]) -> Vec<Segment<'a>> {
+    fn segments<'a>(
+        &self,
+        boundaries: &'a [Option<Boundaries>],
+        last: &'a [f64],
+        scores: &mut [f64],
+    ) -> Vec<Segment<'a>> {
         let mut segments = Vec::new();
         for (sequence, boundaries) in boundaries.iter().enumerate() {
             let rows = self.sequences.rows(sequence);

@@ -105,7 +105,8 @@ fn multiply<const L: usize>(from: &[[f64; L]], [matrix, transpose]: [&[f64]; 2],
         for (b, to) in to.chunks_mut(STRIDE).enumerate() {
             let mut sums = [0.0; STRIDE];
             for (from, row) in from.iter().zip(matrix.chunks_exact(stride)) {
-                sums.iter_mut().zip(&row[b * STRIDE..]).for_each(|(sum, v)| *sum += from[0] * v);
+                let row = &row.as_chunks::<STRIDE>().0[b];
+                sums = std::array::from_fn(|l| sums[l] + from[0] * row[l]);
             }
             to.iter_mut().zip(sums).for_each(|(to, sum)| to[0] = sum);
         }
@@ -114,16 +115,22 @@ fn multiply<const L: usize>(from: &[[f64; L]], [matrix, transpose]: [&[f64]; 2],
     for (to, column) in to.iter_mut().zip(transpose.chunks_exact(stride)) {
         let mut sum = [0.0; L];
         for (from, v) in from.iter().zip(column) {
-            sum.iter_mut().zip(from).for_each(|(sum, from)| *sum += from * v);
+            sum = std::array::from_fn(|l| sum[l] + from[l] * v);
         }
         *to = sum;
     }
 }
 
-/// Returns the L numbers of a row within its tile.
+/// Returns the L numbers of a row within a tile.
 #[inline(always)]
 fn of<const L: usize>(tile: &mut Lanes, row: usize) -> &mut [f64; L] {
     &mut tile.as_chunks_mut::<L>().0[row]
+}
+
+/// Returns the states' numbers, from memory: a loop over them takes one state after another. The compiler would otherwise
+/// compute several states side by side, whose numbers lie apart, instead of L numbers that are neighbours.
+fn numbers(k: usize) -> Vec<usize> {
+    std::hint::black_box((0..k).collect())
 }
 
 /// Writes the exponentials of logarithms over their sum, and returns the logarithm of the sum.
@@ -153,46 +160,40 @@ pub(crate) fn forward<const L: usize>(
     let k = transitions.n_states;
     let lengths = lengths.map(|length| length as f64);
     let watched = if transitions.kind == Kind::AllPossible { 0.0 } else { LEAST };
-    let (mut logs, mut products, mut lost, mut t) = ([0.0; L], [1.0; L], [false; L], 0.0);
-    let mut next = vec![[0.0; L]; k];
-    for (scaled, alpha) in scaled.chunks_exact_mut(k).zip(alpha.chunks_exact_mut(k)) {
-        for r in 0..LANES / L {
-            if t > 0.0 {
-                multiply(row, [&transitions.forward, &transitions.backward], transitions.stride, &mut next);
-                row.copy_from_slice(&next);
-            }
-            let (mut sums, mut small) = ([0.0; L], [false; L]);
-            for (row, scaled) in row.iter_mut().zip(&mut *scaled) {
-                let scaled = of::<L>(scaled, r);
-                for l in 0..L {
-                    let v = row[l] * scaled[l];
-                    small[l] |= row[l] > 0.0 && v < watched;
-                    sums[l] += v;
-                    row[l] = v;
-                }
-            }
-            let mut far = false;
-            for l in 0..L {
-                let is_row = t < lengths[l];
-                lost[l] |= is_row && (small[l] || sums[l] <= LEAST);
-                sums[l] = if is_row && sums[l] > LEAST { sums[l] } else { 1.0 };
-                products[l] *= sums[l];
-                far |= products[l] < 1e-120;
-                sums[l] = 1.0 / sums[l];
-            }
-            if far {
-                logs.iter_mut().zip(&products).for_each(|(log, product)| *log += product.log_e());
-                products = [1.0; L];
-            }
-            for ((row, scaled), alpha) in row.iter_mut().zip(&mut *scaled).zip(&mut *alpha) {
-                let (scaled, alpha) = (of::<L>(scaled, r), of::<L>(alpha, r));
-                for l in 0..L {
-                    row[l] *= sums[l];
-                    scaled[l] *= sums[l];
-                    alpha[l] = row[l];
-                }
-            }
-            t += 1.0;
+    let (mut logs, mut products, mut lost) = ([0.0; L], [1.0; L], [false; L]);
+    let (mut next, states) = (vec![[0.0; L]; k], numbers(k));
+    for t in 0..scaled.len() / k * (LANES / L) {
+        let (tile, r) = (t * L / LANES, t % (LANES / L));
+        let (scaled, alpha) = (&mut scaled[tile * k..][..k], &mut alpha[tile * k..][..k]);
+        if t > 0 {
+            multiply(row, [&transitions.forward, &transitions.backward], transitions.stride, &mut next);
+            row.copy_from_slice(&next);
+        }
+        let (mut sums, mut small) = ([0.0; L], [0.0; L]);
+        for &i in &states {
+            let (row, scaled) = (&mut row[i], of::<L>(&mut scaled[i], r));
+            let v: [f64; L] = std::array::from_fn(|l| row[l] * scaled[l]);
+            small = std::array::from_fn(|l| if row[l] > 0.0 && v[l] < watched { 1.0 } else { small[l] });
+            sums = std::array::from_fn(|l| sums[l] + v[l]);
+            *row = v;
+        }
+        let mut scales = [1.0; L];
+        for l in 0..L {
+            let is_row = (t as f64) < lengths[l];
+            lost[l] |= is_row && (small[l] > 0.0 || sums[l] <= LEAST);
+            let sum = if is_row && sums[l] > LEAST { sums[l] } else { 1.0 };
+            products[l] *= sum;
+            scales[l] = 1.0 / sum;
+        }
+        if products.iter().fold(false, |far, product| far | (*product < 1e-120)) {
+            logs.iter_mut().zip(&products).for_each(|(log, product)| *log += product.log_e());
+            products = [1.0; L];
+        }
+        for &i in &states {
+            let (row, scaled, alpha) = (&mut row[i], of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
+            *row = std::array::from_fn(|l| row[l] * scales[l]);
+            *scaled = std::array::from_fn(|l| scaled[l] * scales[l]);
+            *alpha = *row;
         }
     }
     logs.iter_mut().zip(&products).for_each(|(log, product)| *log += product.log_e());
@@ -224,18 +225,18 @@ pub(crate) fn backward<const L: usize>(
 ) {
     let k = transitions.n_states;
     let Backward { lengths, weights, entry, exit, pairs } = of_sequences;
-    let (mut beta, mut next, mut weighted) = (vec![[0.0; L]; k], vec![[0.0; L]; k], vec![[0.0; L]; k]);
-    for (l, last) in lengths.iter().enumerate().filter_map(|(l, length)| Some((l, length.checked_sub(1)? * L + l))) {
-        let of_state = |i: usize| alpha[last / LANES * k + i][last % LANES] * exit[i][l];
-        let norm: f64 = (0..k).map(of_state).sum();
-        beta.iter_mut().zip(*exit).for_each(|(beta, exit)| beta[l] = if norm > 0.0 { exit[l] / norm } else { 0.0 });
+    // p(later rows | state) of the sequences' last rows over its mean.
+    let mut last = exit.to_vec();
+    for (l, end) in lengths.iter().enumerate().filter_map(|(l, length)| Some((l, length.checked_sub(1)? * L + l))) {
+        let norm: f64 = (0..k).map(|i| alpha[end / LANES * k + i][end % LANES] * exit[i][l]).sum();
+        last.iter_mut().for_each(|last| last[l] = if norm > 0.0 { last[l] / norm } else { 0.0 });
     }
     let lengths = lengths.map(|length| length as f64);
-    let mut before = vec![[0.0; LANES]; k];
-    let mut t = (scaled.len() / k * (LANES / L)) as f64;
+    let (mut beta, mut weighted, mut before) = (last.clone(), vec![[0.0; L]; k], vec![[0.0; LANES]; k]);
+    let states = numbers(k);
     for tile in (0..scaled.len() / k).rev() {
-        let (earlier, rest) = alpha.split_at_mut(tile * k);
-        let (scaled, alpha) = (&mut scaled[tile * k..][..k], &mut rest[..k]);
+        let (earlier, alpha) = alpha.split_at_mut(tile * k);
+        let scaled = &mut scaled[tile * k..][..k];
         for (i, before) in before.iter_mut().enumerate() {
             match tile {
                 0 => before[..L].copy_from_slice(&entry[i]),
@@ -244,27 +245,23 @@ pub(crate) fn backward<const L: usize>(
             before[L..].copy_from_slice(&alpha[i][..LANES - L]);
         }
         for r in (0..LANES / L).rev() {
-            t -= 1.0;
-            let mut factors = [0.0; L];
-            (0..L).for_each(|l| factors[l] = if t < lengths[l] { weights[l] } else { 0.0 });
-            for i in 0..k {
+            let t = (tile * (LANES / L) + r) as f64;
+            let factors: [f64; L] = std::array::from_fn(|l| if t < lengths[l] { weights[l] } else { 0.0 });
+            for &i in &states {
                 let (scaled, alpha) = (of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
-                for l in 0..L {
-                    let v = scaled[l] * beta[i][l];
-                    let v = if v < MOST { v } else { MOST };
-                    alpha[l] *= beta[i][l] * factors[l];
-                    scaled[l] = v * factors[l];
-                    weighted[i][l] = v;
-                }
+                let beta: [f64; L] =
+                    std::array::from_fn(|l| if t + 1.0 < lengths[l] { beta[i][l] } else { last[i][l] });
+                let v: [f64; L] = std::array::from_fn(|l| scaled[l] * beta[l]);
+                let v: [f64; L] = std::array::from_fn(|l| if v[l] < MOST { v[l] } else { MOST });
+                *alpha = std::array::from_fn(|l| alpha[l] * (beta[l] * factors[l]));
+                *scaled = std::array::from_fn(|l| v[l] * factors[l]);
+                weighted[i] = v;
             }
-            multiply(&weighted, [&transitions.backward, &transitions.forward], transitions.stride, &mut next);
-            for (beta, next) in beta.iter_mut().zip(&next) {
-                (0..L).for_each(|l| beta[l] = if t < lengths[l] { next[l] } else { beta[l] });
-            }
+            multiply(&weighted, [&transitions.backward, &transitions.forward], transitions.stride, &mut beta);
         }
         for (before, pairs) in before.iter().zip(pairs.chunks_exact_mut(k)) {
-            for (later, pairs) in scaled.iter().zip(pairs) {
-                add_parts(pairs, std::array::from_fn(|l| before[l] * later[l]));
+            for &j in &states {
+                add_parts(&mut pairs[j], std::array::from_fn(|l| before[l] * scaled[j][l]));
             }
         }
     }
@@ -274,9 +271,7 @@ pub(crate) fn backward<const L: usize>(
 #[inline(always)]
 pub(crate) fn add_parts(sum: &mut [f64; PARTS], lanes: Lanes) {
     let (parts, _) = lanes.as_chunks::<PARTS>();
-    for (l, sum) in sum.iter_mut().enumerate() {
-        *sum += (parts[0][l] + parts[1][l]) + (parts[2][l] + parts[3][l]);
-    }
+    *sum = std::array::from_fn(|l| sum[l] + ((parts[0][l] + parts[1][l]) + (parts[2][l] + parts[3][l])));
 }
 
 /// Returns a sum that is kept in parts.

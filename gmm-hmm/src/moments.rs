@@ -1,7 +1,7 @@
 //! The moments of rows from given responsibilities.
-use crate::error::Result;
 use crate::chunks::BLOCK;
 use crate::emissions::matrix;
+use crate::error::Result;
 use crate::lattice::{PARTS, add_parts, sum};
 use crate::tile::{LANES, Lanes, fill};
 use gmm_core::model::linalg::product;

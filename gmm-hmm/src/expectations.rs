@@ -41,6 +41,16 @@ impl Expectations {
         self.transitions += &other.transitions;
         Ok(())
     }
+
+    /// Returns the sums times a factor.
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self {
+            log_likelihood: self.log_likelihood * factor,
+            start: self.start * factor,
+            transitions: self.transitions * factor,
+            statistics: self.statistics.scaled(factor),
+        }
+    }
 }
 
 /// The results that a pass over the rows computes besides log-likelihoods.

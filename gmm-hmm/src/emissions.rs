@@ -1,11 +1,11 @@
 //! The log densities of rows under each state.
-use crate::tile::{LANES, Lanes, exp, fill};
+use crate::tile::{LANES, Lanes, NO_ROW, exp, fill};
 use gmm_core::model::density::Density;
 use gmm_core::model::linalg::product;
 use gmm_core::reproducible::Functions;
 use gmm_host::linalg::vectorised;
 use gmm_host::{CovarianceType, Mixture, Samples, View};
-use ndarray::{Array2, ArrayView2, s};
+use ndarray::{Array2, ArrayView2, Axis, s};
 use std::ops::Range;
 
 /// Features from which a matrix product is faster than a loop over tiles.
@@ -60,8 +60,9 @@ impl<'a> Emissions<'a> {
         self.constants.len()
     }
 
-    /// Writes the log densities of `rows` under each component, with its weight within the state (rows, K·M).
-    pub fn components(&self, samples: &Samples<'_>, rows: Range<usize>, out: &mut [f64]) {
+    /// Writes the log densities of rows under each component, with its weight within the state (tiles, K·M), for
+    /// [`LANES`] of the `rows` in each tile.
+    pub fn components(&self, samples: &Samples<'_>, rows: &[usize], out: &mut [Lanes]) {
         let view = samples.view();
         let wide = self.mixture.factor().is_some() && self.mixture.n_features() >= WIDE;
         if wide && samples.missing().is_none() {
@@ -70,30 +71,34 @@ impl<'a> Emissions<'a> {
         let (n, d) = (self.n_components(), self.mixture.n_features());
         let (mut columns, mut differences) = (vec![[0.0; LANES]; d], vec![[0.0; LANES]; d]);
         let mut density = None;
-        for (out, start) in out.chunks_mut(LANES * n).zip(rows.clone().step_by(LANES)) {
-            let of_tile = start..rows.end.min(start + LANES);
-            let missing = fill(&view, of_tile.clone(), &mut columns);
-            vectorised(
+        for (out, rows) in out.chunks_exact_mut(n).zip(rows.chunks_exact(LANES)) {
+            let missing = vectorised(
                 #[inline(always)]
-                || self.of_tile(&columns, &mut differences, out),
+                || {
+                    let missing = fill(&view, rows, &mut columns);
+                    self.of_tile(&columns, &mut differences, out);
+                    missing
+                },
             );
-            for (lane, row) in of_tile.enumerate().filter(|(lane, _)| missing >> lane & 1 == 1) {
+            for (lane, &row) in rows.iter().enumerate().filter(|(lane, _)| missing >> lane & 1 == 1) {
                 let density = density.get_or_insert_with(|| Density::new(self.mixture));
-                let out = &mut out[lane * n..][..n];
+                let mut of_row = vec![0.0; n];
                 match &view {
-                    View::F32(x) => density.evaluate(x.row(row).mapv(f64::from).view(), out),
-                    View::F64(x) => density.evaluate(x.row(row), out),
+                    View::F32(x) => density.evaluate(x.row(row).mapv(f64::from).view(), &mut of_row),
+                    View::F64(x) => density.evaluate(x.row(row), &mut of_row),
                 };
-                out.iter_mut().zip(&self.of_weight).for_each(|(out, of_weight)| *out += of_weight);
+                for ((out, v), of_weight) in out.iter_mut().zip(&of_row).zip(&self.of_weight) {
+                    out[lane] = v + of_weight;
+                }
             }
         }
     }
 
     #[inline(always)]
-    fn of_tile(&self, columns: &[Lanes], differences: &mut [Lanes], out: &mut [f64]) {
-        let (n, d) = (self.n_components(), columns.len());
+    fn of_tile(&self, columns: &[Lanes], differences: &mut [Lanes], out: &mut [Lanes]) {
+        let d = columns.len();
         let means = self.mixture.means();
-        for c in 0..n {
+        for (c, out) in out.iter_mut().enumerate() {
             let mut square = [0.0; LANES];
             if self.mixture.factor().is_none() {
                 let scales = &self.scales[c * d..][..d];
@@ -118,9 +123,7 @@ impl<'a> Emissions<'a> {
                     square.iter_mut().zip(&y).for_each(|(square, y)| *square += y * y);
                 }
             }
-            for (out, square) in out.iter_mut().skip(c).step_by(n).zip(&square) {
-                *out = self.log_density(c, *square);
-            }
+            out.iter_mut().zip(&square).for_each(|(out, square)| *out = self.log_density(c, *square));
         }
     }
 
@@ -136,18 +139,17 @@ impl<'a> Emissions<'a> {
         &self.scales[of * numbers..][..numbers]
     }
 
-    fn by_products(&self, view: &View<'_>, rows: Range<usize>, out: &mut [f64]) {
+    fn by_products(&self, view: &View<'_>, rows: &[usize], out: &mut [Lanes]) {
         let n = self.n_components();
-        let x = match view {
-            View::F32(x) => x.slice(s![rows, ..]).mapv(f64::from),
-            View::F64(x) => x.slice(s![rows, ..]).to_owned(),
-        };
+        let x = matrix(view, rows, self.mixture.n_features());
         for c in 0..n {
             let Some(u) = self.mixture.factor_of(c) else { continue };
             let y = self.transformed(x.view(), c, u);
-            for (out, y) in out.iter_mut().skip(c).step_by(n).zip(y.outer_iter()) {
-                let y = y.to_slice().unwrap_or_default();
-                *out = self.log_density(c, gmm_host::linalg::sum_of([y], |[y]| y * y));
+            for (out, y) in out.iter_mut().skip(c).step_by(n).zip(y.axis_chunks_iter(Axis(0), LANES)) {
+                for (out, y) in out.iter_mut().zip(y.outer_iter()) {
+                    let y = y.to_slice().unwrap_or_default();
+                    *out = self.log_density(c, gmm_host::linalg::sum_of([y], |[y]| y * y));
+                }
             }
         }
     }
@@ -156,43 +158,58 @@ impl<'a> Emissions<'a> {
         product((&x - &self.mixture.means().row(c)).view(), u)
     }
 
-    /// Writes the log densities of the states (rows, `stride`), of whose rows the first K are used, from those of the
-    /// components (rows, K·M).
-    pub fn states(&self, components: &[f64], stride: usize, out: &mut [f64]) {
-        let n = self.n_components();
-        let per_state = n / self.n_states;
-        for (components, out) in components.chunks_exact(n).zip(out.chunks_exact_mut(stride)) {
-            if per_state == 1 {
-                out[..n].copy_from_slice(components);
-                continue;
+    /// Writes the log densities of the states (tiles, K) from those of the components (tiles, K·M), and replaces those
+    /// by p(component | state).
+    #[inline(always)]
+    pub fn states(&self, components: &mut [Lanes], out: &mut [Lanes]) {
+        for (of_state, out) in components.chunks_exact_mut(self.n_components() / self.n_states).zip(out) {
+            let (mut most, mut sum) = ([f64::NEG_INFINITY; LANES], [0.0; LANES]);
+            for v in &*of_state {
+                most.iter_mut().zip(v).for_each(|(most, v)| *most = if *v > *most { *v } else { *most });
             }
-            for (of_state, out) in components.chunks_exact(per_state).zip(out) {
-                let most = of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                *out = if most > f64::NEG_INFINITY {
-                    most + of_state.iter().map(|v| exp(v - most)).sum::<f64>().log_e()
-                } else {
-                    most
-                };
+            for v in &mut *of_state {
+                for (l, v) in v.iter_mut().enumerate() {
+                    *v = if most[l] > f64::NEG_INFINITY { exp(*v - most[l]) } else { 0.0 };
+                    sum[l] += *v;
+                }
+            }
+            for v in &mut *of_state {
+                v.iter_mut().zip(&sum).for_each(|(v, sum)| *v = if *sum > 0.0 { *v / sum } else { 0.0 });
+            }
+            for (l, out) in out.iter_mut().enumerate() {
+                *out = if sum[l] > 0.0 { most[l] + sum[l].log_e() } else { f64::NEG_INFINITY };
             }
         }
     }
 
-    /// Replaces the components' log densities (rows, K·M) by their responsibilities, given those of the states
-    /// (rows, `stride`) and the states' log densities.
-    pub fn responsibilities(&self, components: &mut [f64], logs: &[f64], gamma: &[f64], stride: usize) {
-        let n = self.n_components();
-        let per_state = n / self.n_states;
-        let rows = components.chunks_exact_mut(n).zip(logs.chunks_exact(stride)).zip(gamma.chunks_exact(stride));
-        for ((components, logs), gamma) in rows {
-            if per_state == 1 {
-                components.copy_from_slice(&gamma[..n]);
-                continue;
+    /// Writes the log densities of the states (rows, `stride`), of whose rows the first K are used.
+    pub fn logs(&self, samples: &Samples<'_>, rows: Range<usize>, stride: usize, out: &mut [f64]) {
+        let (n, k) = (self.n_components(), self.n_states);
+        let mut list: Vec<usize> = rows.collect();
+        list.resize(list.len().next_multiple_of(LANES), NO_ROW);
+        let mut components = vec![[0.0; LANES]; list.len() / LANES * n];
+        self.components(samples, &list, &mut components);
+        let mut states = vec![[0.0; LANES]; k];
+        for (components, out) in components.chunks_exact_mut(n).zip(out.chunks_mut(LANES * stride)) {
+            match n > k {
+                true => self.states(components, &mut states),
+                false => states.copy_from_slice(components),
             }
-            for ((of_state, log), gamma) in components.chunks_exact_mut(per_state).zip(logs).zip(gamma) {
-                of_state
-                    .iter_mut()
-                    .for_each(|v| *v = if *gamma > 0.0 { gamma * exp((*v - log).min(0.0)) } else { 0.0 });
+            for (l, out) in out.chunks_exact_mut(stride).enumerate() {
+                out.iter_mut().zip(&states).for_each(|(out, v)| *out = v[l]);
             }
         }
     }
+}
+
+/// Returns a copy of rows (rows, D), with zeros for [`NO_ROW`].
+pub(crate) fn matrix(view: &View<'_>, rows: &[usize], d: usize) -> Array2<f64> {
+    let mut out = Array2::zeros((rows.len(), d));
+    for (mut out, &row) in out.outer_iter_mut().zip(rows).filter(|(_, row)| **row != NO_ROW) {
+        match view {
+            View::F32(x) => out.zip_mut_with(&x.row(row), |out, v| *out = f64::from(*v)),
+            View::F64(x) => out.assign(&x.row(row)),
+        }
+    }
+    out
 }

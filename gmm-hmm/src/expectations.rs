@@ -1,13 +1,20 @@
 //! The E-step: what is expected of the states, given the rows.
-use crate::chunks::{Boundaries, CHUNK, Chain, Ends, Room, chunks};
+use crate::chunks::{Boundaries, CHUNK, Chain, Ends, Piece, Room, chunks};
 use crate::error::{Error, Result};
-use crate::logs;
+use crate::lattice::{PARTS, sum};
 use crate::moments::Moments;
 use crate::sequences::Sequences;
 use gmm_host::{CentredSums, Interrupt, Statistics};
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2, ArrayView2, s};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// The segments that are computed side by side.
+const SIDE_BY_SIDE: usize = PARTS;
+
+/// The rows that a thread takes at a time.
+const UNIT: usize = 4096;
 
 /// The sums of an E-step over sequences, which add up over other sequences.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +41,16 @@ impl Expectations {
         self.transitions += &other.transitions;
         Ok(())
     }
+
+    /// Returns the sums times a factor.
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self {
+            log_likelihood: self.log_likelihood * factor,
+            start: self.start * factor,
+            transitions: self.transitions * factor,
+            statistics: self.statistics.scaled(factor),
+        }
+    }
 }
 
 /// The results that a pass over the rows computes besides log-likelihoods.
@@ -52,24 +69,20 @@ struct Sums<'a> {
     log_likelihood: f64,
     weight: f64,
     start: Vec<f64>,
-    /// (K, stride), without the factors aᵢⱼ.
-    pairs: Vec<f64>,
+    /// In parts (K, K), without the factors aᵢⱼ.
+    pairs: Vec<[f64; PARTS]>,
     moments: Moments<'a>,
 }
 
-/// Rows that a thread takes at a time.
-enum Unit {
-    /// Whole sequences.
-    Sequences(Range<usize>),
-    /// A chunk of a sequence: the number of the sequence among those with chunks, and of the chunk.
-    Chunk(usize, usize),
+/// A sequence, or a chunk of one.
+struct Segment<'a> {
+    sequence: usize,
+    rows: Range<usize>,
+    ends: Ends<'a>,
 }
 
-/// A sequence of several chunks.
-struct Long {
-    sequence: usize,
-    boundaries: Boundaries,
-}
+/// The numbers of the segments that a thread takes at a time, by pieces side by side.
+type Unit = Vec<Range<usize>>;
 
 struct Pass<'p, 's> {
     chain: &'p Chain<'p>,
@@ -120,22 +133,16 @@ impl<'p> Pass<'p, '_> {
         let (k, sequences) = (self.chain.n_states(), self.sequences);
         let n_samples = sequences.samples().n_samples();
         let interrupt = Interrupt::current();
-        let longs: Vec<usize> = (0..sequences.len()).filter(|&s| sequences.rows(s).len() > self.chunk).collect();
-        let alone = |rows: &Range<usize>| rows.len() > n_samples / 64;
-        let longs: Vec<Long> = longs
-            .into_par_iter()
-            .map(|sequence| {
-                let rows = sequences.rows(sequence);
-                let both = !matches!(self.wanted, Wanted::Scores);
-                let (chain, samples) = (self.chain, sequences.samples());
-                let boundaries = Boundaries::new(chain, samples, &rows, self.chunk, alone(&rows), both, &interrupt)?;
-                self.check(sequence, boundaries.log_likelihood)?;
-                Ok(Long { sequence, boundaries })
-            })
-            .collect::<Result<_>>()?;
-        let mut scores = vec![0.0; sequences.len()];
-        longs.iter().for_each(|long| scores[long.sequence] = long.boundaries.log_likelihood);
-        let units = self.units(&longs);
+        let boundaries = (0..sequences.len()).into_par_iter().map(|sequence| {
+            let rows = sequences.rows(sequence);
+            if rows.len() <= self.chunk {
+                return Ok(None);
+            }
+            let found = Boundaries::new(self.chain, sequences.samples(), &rows, self.chunk, &interrupt)?;
+            self.check(sequence, if found.is_some() { 0.0 } else { f64::NEG_INFINITY })?;
+            Ok(found)
+        });
+        let boundaries: Vec<Option<Boundaries>> = boundaries.collect::<Result<_>>()?;
         let mut posteriors = match self.wanted {
             Wanted::Posteriors => {
                 let shape = [n_samples, k];
@@ -144,7 +151,17 @@ impl<'p> Pass<'p, '_> {
             }
             _ => Array2::zeros((0, k)),
         };
+        let mut scores = vec![0.0; sequences.len()];
+        let last = vec![0.0; k];
+        let segments = self.segments(&boundaries, &last, &mut scores);
         let mut rest = posteriors.as_slice_mut().unwrap_or_default();
+        let mut row = 0;
+        let mut slots: Vec<Mutex<&mut [f64]>> = Vec::new();
+        for segment in &segments {
+            let _ = rest.split_off_mut(..(segment.rows.start - row) * k);
+            slots.push(Mutex::new(rest.split_off_mut(..segment.rows.len() * k).unwrap_or_default()));
+            row = segment.rows.end;
+        }
         let mut total: Option<Sums<'p>> = None;
         // So many at a time that their sums fit into 256 MB.
         let at_once = match self.wanted {
@@ -154,147 +171,115 @@ impl<'p> Pass<'p, '_> {
             }
             _ => 1 << 12,
         };
+        let (order, units) = units(&segments);
         for units in units.chunks(at_once) {
-            let with_room: Vec<(&Unit, &mut [f64])> = units
-                .iter()
-                .map(|unit| {
-                    let length = if rest.is_empty() { 0 } else { self.rows(&longs, unit).len() * k };
-                    (unit, rest.split_off_mut(..length).unwrap_or_default())
-                })
-                .collect();
-            let of_units: Vec<(Vec<f64>, Option<Sums<'p>>)> = with_room
-                .into_par_iter()
-                .map_init(Room::default, |room, (unit, posteriors)| {
-                    interrupt.check()?;
-                    self.unit(&longs, unit, room, posteriors)
-                })
-                .collect::<Result<_>>()?;
-            for (unit, (of_unit, sums)) in units.iter().zip(of_units) {
-                if let Unit::Sequences(range) = unit {
-                    scores[range.clone()].copy_from_slice(&of_unit);
+            let of_units = units.par_iter().map_init(Room::default, |room, unit| {
+                interrupt.check()?;
+                let mut results = (Vec::new(), self.no_sums());
+                for numbers in unit {
+                    let of_pieces = &order[numbers.clone()];
+                    match of_pieces.len() {
+                        1 => self.side_by_side::<1>(&segments, of_pieces, room, &slots, &mut results)?,
+                        _ => self.side_by_side::<SIDE_BY_SIDE>(&segments, of_pieces, room, &slots, &mut results)?,
+                    }
                 }
+                Ok(results)
+            });
+            let of_units: Vec<(Vec<(usize, f64)>, Option<Sums<'p>>)> = of_units.collect::<Result<_>>()?;
+            for (of_unit, sums) in of_units {
+                of_unit.into_iter().for_each(|(sequence, score)| scores[sequence] += score);
                 match (&mut total, sums) {
-                    (Some(total), Some(sums)) => total.merge(&sums),
+                    (Some(total), Some(sums)) => total.merge(sums),
                     (total, sums) => *total = total.take().or(sums),
                 }
+            }
+        }
+        if posteriors.nrows() > 0 {
+            for s in (0..sequences.len()).filter(|s| scores[*s] == f64::NEG_INFINITY) {
+                posteriors.slice_mut(s![sequences.rows(s), ..]).fill(0.0);
             }
         }
         let sums = total.map(|total| self.finish(total, &scores));
         Ok(Results { scores, posteriors, sums })
     }
 
-    /// Returns the units, in the order of their rows.
-    fn units(&self, longs: &[Long]) -> Vec<Unit> {
-        let mut units = Vec::new();
-        let (mut first, mut rows) = (0, 0);
-        let mut longs = longs.iter().enumerate().peekable();
-        for s in 0..self.sequences.len() {
-            if let Some((l, long)) = longs.next_if(|(_, long)| long.sequence == s) {
-                units.extend((first < s).then_some(Unit::Sequences(first..s)));
-                let n_chunks = chunks(&self.sequences.rows(long.sequence), self.chunk).count();
-                if !matches!(self.wanted, Wanted::Scores) {
-                    units.extend((0..n_chunks).map(|c| Unit::Chunk(l, c)));
-                }
-                (first, rows) = (s + 1, 0);
-                continue;
-            }
-            rows += self.sequences.rows(s).len();
-            if rows >= self.chunk {
-                units.push(Unit::Sequences(first..s + 1));
-                (first, rows) = (s + 1, 0);
-            }
-        }
-        units.extend((first < self.sequences.len()).then(|| Unit::Sequences(first..self.sequences.len())));
-        units
-    }
-
-    fn rows(&self, longs: &[Long], unit: &Unit) -> Range<usize> {
-        match unit {
-            Unit::Sequences(range) => self.sequences.rows(range.start).start..self.sequences.rows(range.end - 1).end,
-            Unit::Chunk(long, c) => {
-                let rows = self.sequences.rows(longs[*long].sequence);
-                let start = rows.start + c * self.chunk;
-                start..rows.end.min(start + self.chunk)
-            }
-        }
-    }
-
-    fn unit(
+    /// Returns the segments in the order of their rows, without those of sequences whose probability is known to be 0.
+    fn segments<'a>(
         &self,
-        longs: &[Long],
-        unit: &Unit,
-        room: &mut Room,
-        posteriors: &mut [f64],
-    ) -> Result<(Vec<f64>, Option<Sums<'p>>)> {
-        let mut sums = self.no_sums();
-        let (k, mut rest, mut scores) = (self.chain.n_states(), posteriors, Vec::new());
-        match unit {
-            Unit::Chunk(long, c) => {
-                let Long { sequence, boundaries } = &longs[*long];
-                if boundaries.log_likelihood > f64::NEG_INFINITY {
-                    let entry = c.checked_sub(1).map(|c| &boundaries.entries[c][..]);
-                    let ends = Ends { entry, exit: &boundaries.exits[*c] };
-                    self.rows_of(*sequence, self.rows(longs, unit), ends, room, rest, &mut sums)?;
+        boundaries: &'a [Option<Boundaries>],
+        last: &'a [f64],
+        scores: &mut [f64],
+    ) -> Vec<Segment<'a>> {
+        let mut segments = Vec::new();
+        for (sequence, boundaries) in boundaries.iter().enumerate() {
+            let rows = self.sequences.rows(sequence);
+            match boundaries {
+                Some(Boundaries { entries, exits }) => {
+                    let entries = std::iter::once(None).chain(entries.iter().map(|entry| Some(&entry[..])));
+                    for ((rows, entry), exit) in chunks(&rows, self.chunk).zip(entries).zip(exits) {
+                        segments.push(Segment { sequence, rows, ends: Ends { entry, exit } });
+                    }
                 }
-            }
-            Unit::Sequences(range) => {
-                let exit = vec![0.0; k];
-                for s in range.clone() {
-                    let rows = self.sequences.rows(s);
-                    let length = if rest.is_empty() { 0 } else { rows.len() * k };
-                    let of_sequence = rest.split_off_mut(..length).unwrap_or_default();
-                    let ends = Ends { entry: None, exit: &exit };
-                    let score = self.rows_of(s, rows, ends, room, of_sequence, &mut sums)?;
-                    self.check(s, score)?;
-                    scores.push(score);
-                }
+                None if rows.len() > self.chunk => scores[sequence] = f64::NEG_INFINITY,
+                None => segments.push(Segment { sequence, rows, ends: Ends { entry: None, exit: last } }),
             }
         }
-        Ok((scores, sums))
+        segments
     }
 
-    /// Computes the results of the rows of a chunk, or of a whole sequence, and returns log p of them.
-    fn rows_of(
+    /// Computes the results of up to L segments side by side, and adds their log p, and their sums, to `results`.
+    fn side_by_side<const L: usize>(
         &self,
-        sequence: usize,
-        rows: Range<usize>,
-        ends: Ends<'_>,
+        segments: &[Segment<'_>],
+        numbers: &[usize],
         room: &mut Room,
-        posteriors: &mut [f64],
-        sums: &mut Option<Sums<'p>>,
-    ) -> Result<f64> {
-        let Chain { start, transitions, emissions } = self.chain;
-        let (k, stride) = (transitions.n_states, transitions.stride);
-        let weight = self.sequences.weight(sequence);
-        let samples = self.sequences.samples();
-        room.load(self.chain, samples, rows.clone());
-        let prior = ends.entry.map_or_else(|| start.clone(), |entry| logs::predict(transitions, entry));
-        let score = room.forward(self.chain, &prior);
-        if matches!(self.wanted, Wanted::Scores) || score == f64::NEG_INFINITY || weight == 0.0 && sums.is_some() {
-            return Ok(score);
+        posteriors: &[Mutex<&mut [f64]>],
+        (scores, sums): &mut (Vec<(usize, f64)>, Option<Sums<'p>>),
+    ) -> Result<()> {
+        let (k, samples) = (self.chain.n_states(), self.sequences.samples());
+        let rows: Vec<Range<usize>> = numbers.iter().map(|s| segments[*s].rows.clone()).collect();
+        let piece = |s: &usize| {
+            let Segment { sequence, rows, ends } = &segments[*s];
+            let weight = if sums.is_some() { self.sequences.weight(*sequence) } else { 1.0 };
+            Piece { rows: rows.clone(), ends: *ends, weight }
+        };
+        let pieces: Vec<Piece<'_>> = numbers.iter().map(piece).collect();
+        room.load::<L>(self.chain, samples, &rows);
+        let logs: [f64; L] = room.forward(self.chain, samples, &pieces);
+        for (s, log) in numbers.iter().zip(logs) {
+            self.check(segments[*s].sequence, log)?;
+            scores.push((segments[*s].sequence, log));
         }
-        let is_first = ends.entry.is_none();
-        room.backward(self.chain, &prior, ends, weight);
-        for (out, gamma) in posteriors.chunks_exact_mut(k).zip(room.gamma().chunks_exact(stride)) {
-            out.copy_from_slice(&gamma[..k]);
+        if matches!(self.wanted, Wanted::Scores) {
+            return Ok(());
         }
-        if let Some(sums) = sums {
-            if is_first {
-                sums.start.iter_mut().zip(room.gamma()).for_each(|(sum, gamma)| *sum += weight * gamma);
+        room.backward(self.chain, &pieces, &logs);
+        let Some(sums) = sums else {
+            for (l, s) in numbers.iter().enumerate() {
+                let mut out = posteriors[*s].lock().unwrap_or_else(PoisonError::into_inner);
+                for (t, out) in out.chunks_exact_mut(k).enumerate() {
+                    out.iter_mut().zip(room.gamma::<L>(k, l, t)).for_each(|(out, v)| *out = v);
+                }
             }
-            sums.pairs.iter_mut().zip(room.pairs()).for_each(|(sum, v)| *sum += v);
-            sums.weight += weight * rows.len() as f64;
-            sums.moments.add(emissions.mixture, samples, rows, room.responsibilities(self.chain), weight)?;
+            return Ok(());
+        };
+        for (l, piece) in pieces.iter().enumerate() {
+            if piece.ends.entry.is_none() {
+                sums.start.iter_mut().zip(room.gamma::<L>(k, l, 0)).for_each(|(sum, v)| *sum += v);
+            }
+            sums.weight += piece.weight * piece.rows.len() as f64;
         }
-        Ok(score)
+        add_pairs(&mut sums.pairs, room.pairs());
+        let (rows, r) = room.responsibilities(self.chain);
+        sums.moments.add(self.chain.emissions.mixture, samples, rows, r)
     }
 
     fn no_sums(&self) -> Option<Sums<'p>> {
         let Wanted::Sums(centres) = self.wanted else { return None };
         let Chain { transitions, emissions, .. } = self.chain;
-        let (k, stride) = (transitions.n_states, transitions.stride);
+        let k = transitions.n_states;
         let moments = Moments::new(centres, emissions.mixture.covariance_type());
-        Some(Sums { log_likelihood: 0.0, weight: 0.0, start: vec![0.0; k], pairs: vec![0.0; k * stride], moments })
+        Some(Sums { log_likelihood: 0.0, weight: 0.0, start: vec![0.0; k], pairs: vec![[0.0; PARTS]; k * k], moments })
     }
 
     /// An impossible sequence has no expectations.
@@ -314,19 +299,50 @@ impl<'p> Pass<'p, '_> {
             weight => weight * score,
         };
         total.log_likelihood = scores.iter().enumerate().map(weighted).sum();
-        let pairs =
-            Array2::from_shape_fn((k, k), |(i, j)| transitions.forward[i * stride + j] * total.pairs[i * stride + j]);
+        let pair = |(i, j)| match transitions.forward[i * stride + j] {
+            0.0 => 0.0,
+            probability => probability * sum(&total.pairs[i * k + j]),
+        };
+        let pairs = Array2::from_shape_fn((k, k), pair);
         (total.moments.into_sums(total.weight, total.log_likelihood), total.start.into(), pairs)
     }
 }
 
 impl Sums<'_> {
-    fn merge(&mut self, other: &Self) {
+    fn merge(&mut self, other: Self) {
         self.weight += other.weight;
         self.start.iter_mut().zip(&other.start).for_each(|(sum, v)| *sum += v);
-        self.pairs.iter_mut().zip(&other.pairs).for_each(|(sum, v)| *sum += v);
-        self.moments.merge(&other.moments);
+        add_pairs(&mut self.pairs, &other.pairs);
+        self.moments.merge(other.moments);
     }
+}
+
+fn add_pairs(sums: &mut [[f64; PARTS]], others: &[[f64; PARTS]]) {
+    for (sum, other) in sums.iter_mut().zip(others) {
+        sum.iter_mut().zip(other).for_each(|(sum, v)| *sum += v);
+    }
+}
+
+/// Returns the segments' numbers from the longest to the shortest, and the units: neighbours in this order that have
+/// [`UNIT`] rows, side by side if their lengths are similar, so that no thread computes much for missing rows.
+fn units(segments: &[Segment<'_>]) -> (Vec<usize>, Vec<Unit>) {
+    let mut order: Vec<usize> = (0..segments.len()).collect();
+    order.sort_by_key(|s| std::cmp::Reverse(segments[*s].rows.len()));
+    let (mut units, mut unit, mut n_rows, mut first) = (Vec::new(), Unit::new(), 0, 0);
+    while first < order.len() {
+        let together = &order[first..order.len().min(first + SIDE_BY_SIDE)];
+        let rows: usize = together.iter().map(|s| segments[*s].rows.len()).sum();
+        let longest = segments[together[0]].rows.len();
+        let n = if 3 * rows >= SIDE_BY_SIDE * longest { together.len() } else { 1 };
+        unit.push(first..first + n);
+        n_rows += if n > 1 { rows } else { longest };
+        first += n;
+        if n_rows >= UNIT || first == order.len() {
+            units.push(std::mem::take(&mut unit));
+            n_rows = 0;
+        }
+    }
+    (order, units)
 }
 
 #[cfg(test)]

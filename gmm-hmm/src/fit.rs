@@ -1,8 +1,10 @@
 //! Fits by the algorithm of Baum and Welch, an expectation-maximisation.
 use crate::error::{Error, Result};
+use crate::expectations::Expectations;
 use crate::model::HiddenMarkov;
 use crate::priors::{Frozen, Priors, m_step};
 use crate::sequences::Sequences;
+use gmm_core::reproducible::Functions;
 
 /// The options of a fit.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,14 +46,8 @@ impl Options {
     /// has a usable covariance.
     pub fn step(&self, model: &HiddenMarkov, sequences: &Sequences<'_>) -> Result<(HiddenMarkov, f64)> {
         let expectations = model.expectations(sequences)?;
-        let none;
-        let priors = match &self.priors {
-            Some(priors) => priors,
-            None => {
-                none = Priors::none(model);
-                &none
-            }
-        };
+        let none = Priors::none(model);
+        let priors = self.priors.as_ref().unwrap_or(&none);
         Ok((m_step(model, &expectations, priors, self.frozen, self.reg_covar)?, expectations.log_likelihood))
     }
 
@@ -60,27 +56,96 @@ impl Options {
     /// # Errors
     /// As [`step`](Self::step); [`Error::Parameter`] for no iterations.
     pub fn fit(&self, start: HiddenMarkov, sequences: &Sequences<'_>) -> Result<Fitted> {
-        self.fit_watched(start, sequences, |_, _| {})
+        self.fit_watched(start, Vec::new(), sequences, |_, _| {})
     }
 
-    /// As [`fit`](Self::fit), and calls `watch` with the number of each iteration and the log-likelihood before it.
+    /// As [`fit`](Self::fit), and calls `watch` in each iteration with its model and the history up to that model's
+    /// log-likelihood. With both, `start` and `history`, an interrupted fit goes on to the result of an uninterrupted
+    /// one.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); [`Error::Parameter`] if the start has another log-likelihood than the last of `history`.
     pub fn fit_watched(
         &self,
         start: HiddenMarkov,
+        mut history: Vec<f64>,
         sequences: &Sequences<'_>,
-        mut watch: impl FnMut(usize, f64),
+        mut watch: impl FnMut(&HiddenMarkov, &[f64]),
     ) -> Result<Fitted> {
         if self.n_iter == 0 {
             return Err(Error::Parameter { what: "n_iter", value: "0".into(), remedy: "take at least one iteration" });
         }
-        let mut fitted = Fitted { model: start, history: Vec::new(), converged: false };
+        let mut known = history.pop();
+        history.truncate(self.n_iter - 1);
+        let mut fitted = Fitted { model: start, history, converged: false };
         while fitted.history.len() < self.n_iter && !fitted.converged {
             let (model, log_likelihood) = self.step(&fitted.model, sequences)?;
-            watch(fitted.history.len() + 1, log_likelihood);
+            // The same computation, perhaps on another machine.
+            if let Some(known) = known.take().filter(|known| (known - log_likelihood).abs() > 1e-9 * known.abs()) {
+                let what = "the log-likelihood of the checkpoint's model";
+                let value = format!("{known} in the checkpoint, and {log_likelihood} for these sequences");
+                let remedy = "give the data of the checkpoint, or name another checkpoint";
+                return Err(Error::Parameter { what, value, remedy });
+            }
             fitted.converged = fitted.history.last().is_some_and(|last| log_likelihood - last < self.tol);
-            fitted.model = model;
             fitted.history.push(log_likelihood);
+            watch(&fitted.model, &fitted.history);
+            fitted.model = model;
         }
         Ok(fitted)
+    }
+
+    /// Learns from some more sequences: stepwise EM (Cappé and Moulines 2009), as
+    /// [`StepwiseEm`](gmm_host::fit::StepwiseEm) has it for mixtures. The sums per row are a moving average over the
+    /// chunks of sequences, and the M-step takes them times the number of rows so far. Returns the new model, and the
+    /// total log-likelihood of the chunk under the one given.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step). An error leaves `stream` as it is.
+    pub fn learn(
+        &self,
+        model: &HiddenMarkov,
+        sequences: &Sequences<'_>,
+        stream: &mut Stream,
+    ) -> Result<(HiddenMarkov, f64)> {
+        let expectations = model.expectations(sequences)?;
+        let log_likelihood = expectations.log_likelihood;
+        let (rows, eta) = (expectations.statistics.weight(), ((stream.steps + 1) as f64).power(-stream.decay));
+        let mut average = expectations.scaled(eta / rows);
+        if let Some(before) = &stream.average {
+            average.merge(&before.clone().scaled(1.0 - eta))?;
+        }
+        let rows = stream.rows + rows;
+        let none = Priors::none(model);
+        let (priors, all) = (self.priors.as_ref().unwrap_or(&none), average.clone().scaled(rows));
+        let model = m_step(model, &all, priors, self.frozen, self.reg_covar)?;
+        *stream = Stream { average: Some(average), steps: stream.steps + 1, rows, decay: stream.decay };
+        Ok((model, log_likelihood))
+    }
+}
+
+/// The chunks of sequences that a model has [learned](Options::learn) from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    /// The sums per row.
+    average: Option<Expectations>,
+    steps: u64,
+    rows: f64,
+    decay: f64,
+}
+
+impl Stream {
+    /// Begins. `decay` is α of [`StepwiseEm`](gmm_host::fit::StepwiseEm::new).
+    ///
+    /// # Errors
+    /// [`Error::Parameter`].
+    pub fn new(decay: f64) -> Result<Self> {
+        match decay > 0.5 && decay <= 1.0 {
+            true => Ok(Self { average: None, steps: 0, rows: 0.0, decay }),
+            false => {
+                let remedy = "it must be above 0.5 and at most 1";
+                Err(Error::Parameter { what: "decay", value: decay.to_string(), remedy })
+            }
+        }
     }
 }

@@ -1,9 +1,13 @@
-//! The recursions over a chunk of rows, with probabilities scaled to sum one.
+//! The recursions over rows, with probabilities scaled to sum one, over L sequences side by side.
+//!
+//! The arrays are tiles of [`LANES`] numbers for each state: the first L are those of the sequences' first rows, the
+//! next L of their second rows, and so on.
 //!
 //! A state whose scaled probability underflows is lost. If every transition is possible, the other states outweigh it
-//! by far. Otherwise, the lost state can be the only one that explains later rows, so [`forward`] and [`backward`] stop,
-//! and [`logs`](super::logs) takes over.
-use crate::tile::exp;
+//! by far. Otherwise, the lost state can be the only one that explains later rows, so [`forward`] reports it, and
+//! [`logs`](super::logs) takes over. What [`backward`] loses is lost as well: no pair of states is more probable than
+//! each of them.
+use crate::tile::{LANES, Lanes, exp};
 use gmm_core::reproducible::Functions;
 use ndarray::Array2;
 
@@ -13,10 +17,16 @@ const POSSIBLE: f64 = 1e-150;
 /// The least scaled probability, unless every transition is possible: two of them multiply without underflow.
 const LEAST: f64 = 1e-140;
 
-/// The numbers that the recursions add side by side.
-const WIDTH: usize = 8;
+/// Caps densities times probabilities of later rows, which only states of probability 0 exceed.
+const MOST: f64 = 1e295;
 
-/// The probabilities of transitions, in rows of a multiple of [`WIDTH`] numbers.
+/// Sums over tiles are kept in so many parts.
+pub(crate) const PARTS: usize = 8;
+
+/// The rows of the transitions have a multiple of so many numbers.
+const STRIDE: usize = 8;
+
+/// The probabilities of transitions, in rows of a multiple of [`STRIDE`] numbers.
 pub(crate) struct Transitions {
     pub n_states: usize,
     pub stride: usize,
@@ -41,7 +51,7 @@ impl Transitions {
     /// Rows of `transitions` (K, K) may sum to less than one.
     pub fn new(transitions: &Array2<f64>) -> Self {
         let n_states = transitions.nrows();
-        let stride = n_states.next_multiple_of(WIDTH);
+        let stride = n_states.next_multiple_of(STRIDE);
         let padded = |at: &dyn Fn(usize, usize) -> f64, rest: f64| {
             let number = |i: usize| if i % stride < n_states { at(i / stride, i % stride) } else { rest };
             (0..n_states * stride).map(number).collect::<Vec<f64>>()
@@ -72,59 +82,55 @@ impl Transitions {
     pub fn are_all_possible(&self) -> bool {
         self.kind == Kind::AllPossible
     }
-
-    /// Whether all probabilities of a row that scaling leaves are large enough. `before` holds those without the row's
-    /// density, whose zeros are exact.
-    #[inline(always)]
-    fn suffice(&self, before: &[f64], after: &[f64]) -> bool {
-        let mut lost = false;
-        for (before, after) in before.iter().zip(after) {
-            lost |= *before > 0.0 && *after < LEAST;
-        }
-        self.kind == Kind::AllPossible || !lost
-    }
 }
 
-/// Writes e^(logs − the row's largest) for rows of `stride` numbers, and the largest ones. The last numbers of a row
-/// are −∞.
-pub(crate) fn exponentials(logs: &[f64], stride: usize, out: &mut [f64], largest: &mut [f64]) {
-    for ((logs, out), largest) in logs.chunks_exact(stride).zip(out.chunks_exact_mut(stride)).zip(largest) {
-        let mut most = f64::NEG_INFINITY;
-        for v in logs {
-            most = if *v > most { *v } else { most };
-        }
-        *largest = most;
-        let shift = if most > f64::NEG_INFINITY { most } else { 0.0 };
-        out.iter_mut().zip(logs).for_each(|(out, v)| *out = exp(v - shift));
-    }
-}
-
-/// Writes Σᵢ fromᵢ·matrixᵢⱼ for rows of `matrix` of a multiple of [`WIDTH`] numbers.
+/// Replaces log densities (K, LANES) by e^(logs − the largest), and returns the largest ones.
 #[inline(always)]
-pub(crate) fn multiply(from: &[f64], matrix: &[f64], to: &mut [f64]) {
-    let stride = to.len();
-    let (blocks, _) = to.as_chunks_mut::<WIDTH>();
-    for (b, to) in blocks.iter_mut().enumerate() {
-        // Two sums, of which neither waits for the other.
-        let mut sums = [[0.0; WIDTH]; 2];
-        for (from, rows) in from.chunks(2).zip(matrix.chunks(2 * stride)) {
-            for (sum, (from, row)) in sums.iter_mut().zip(from.iter().zip(rows.chunks_exact(stride))) {
-                let row = &row[b * WIDTH..][..WIDTH];
-                sum.iter_mut().zip(row).for_each(|(sum, v)| *sum += from * v);
+pub(crate) fn exponentials(logs: &mut [Lanes]) -> Lanes {
+    let mut most = [f64::NEG_INFINITY; LANES];
+    for logs in &*logs {
+        most.iter_mut().zip(logs).for_each(|(most, v)| *most = if *v > *most { *v } else { *most });
+    }
+    let shift = most.map(|most| if most > f64::NEG_INFINITY { most } else { 0.0 });
+    for logs in logs {
+        logs.iter_mut().zip(&shift).for_each(|(v, shift)| *v = exp(*v - shift));
+    }
+    most
+}
+
+/// Writes Σᵢ fromᵢ·matrixᵢⱼ, from the matrix (K, `stride`) and its transpose.
+#[inline(always)]
+fn multiply<const L: usize>(from: &[[f64; L]], [matrix, transpose]: [&[f64]; 2], stride: usize, to: &mut [[f64; L]]) {
+    if L == 1 {
+        for (b, to) in to.chunks_mut(STRIDE).enumerate() {
+            let mut sums = [0.0; STRIDE];
+            for (from, row) in from.iter().zip(matrix.chunks_exact(stride)) {
+                let row = &row.as_chunks::<STRIDE>().0[b];
+                sums = std::array::from_fn(|l| sums[l] + from[0] * row[l]);
             }
+            to.iter_mut().zip(sums).for_each(|(to, sum)| to[0] = sum);
         }
-        to.iter_mut().enumerate().for_each(|(l, to)| *to = sums[0][l] + sums[1][l]);
+        return;
+    }
+    for (to, column) in to.iter_mut().zip(transpose.chunks_exact(stride)) {
+        let mut sum = [0.0; L];
+        for (from, v) in from.iter().zip(column) {
+            sum = std::array::from_fn(|l| sum[l] + from[l] * v);
+        }
+        *to = sum;
     }
 }
 
-/// Returns the sum of a multiple of [`WIDTH`] numbers.
+/// Returns the L numbers of a row within a tile.
 #[inline(always)]
-pub(crate) fn sum(row: &[f64]) -> f64 {
-    let mut lanes = [0.0; WIDTH];
-    for row in row.as_chunks::<WIDTH>().0 {
-        lanes.iter_mut().zip(row).for_each(|(lane, v)| *lane += v);
-    }
-    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+fn of<const L: usize>(tile: &mut Lanes, row: usize) -> &mut [f64; L] {
+    &mut tile.as_chunks_mut::<L>().0[row]
+}
+
+/// Returns the states' numbers, from memory: a loop over them takes one state after another. The compiler would otherwise
+/// compute several states side by side, whose numbers lie apart, instead of L numbers that are neighbours.
+fn numbers(k: usize) -> Vec<usize> {
+    std::hint::black_box((0..k).collect())
 }
 
 /// Writes the exponentials of logarithms over their sum, and returns the logarithm of the sum.
@@ -140,124 +146,160 @@ pub(crate) fn shares(logs: &[f64], out: &mut [f64]) -> f64 {
     most + sum.log_e()
 }
 
-/// log Π v of numbers that are not too small, with few logarithms.
-struct Product {
-    product: f64,
-    log: f64,
-}
-
-impl Product {
-    #[inline(always)]
-    fn multiply(&mut self, v: f64) {
-        self.product *= v;
-        if !(1e-120..1e120).contains(&self.product) {
-            self.log += self.product.log_e();
-            self.product = 1.0;
-        }
-    }
-}
-
-/// Writes p(state | rows so far) for each row of `emissions` (rows, stride) into `alpha`. `first` (K,) holds the log
-/// probabilities of the states and densities of the first row. Returns log p(rows) without the rows' largest densities,
-/// or `None` if a probability became too small.
+/// Writes p(state | rows so far) into `alpha` (tiles, K), given p(state) of the first rows in `row` (K, L), and divides
+/// the densities `scaled` (tiles, K) by p(row | rows before). Returns log p(rows) of each sequence without the rows'
+/// largest densities, and whether a probability became too small. The sequences have `lengths` rows.
 #[inline(always)]
-pub(crate) fn forward(transitions: &Transitions, first: &[f64], emissions: &[f64], alpha: &mut [f64]) -> Option<f64> {
-    let (k, stride) = (transitions.n_states, transitions.stride);
-    let start = shares(first, &mut alpha[..stride][..k]);
-    let lost = |(log, v): (&f64, &f64)| *log > f64::NEG_INFINITY && *v < LEAST;
-    alpha[k..stride].fill(0.0);
-    if start == f64::NEG_INFINITY || transitions.kind != Kind::AllPossible && first.iter().zip(&*alpha).any(lost) {
-        return None;
-    }
-    let mut total = Product { product: 1.0, log: start };
-    for (t, emission) in emissions.chunks_exact(stride).enumerate().skip(1) {
-        let (before, row) = alpha[(t - 1) * stride..][..2 * stride].split_at_mut(stride);
-        multiply(&before[..k], &transitions.forward, row);
-        let mut lost = false;
-        for (v, emission) in row.iter_mut().zip(emission) {
-            let predicted = *v;
-            *v *= emission;
-            lost |= predicted > 0.0 && *v < LEAST;
-        }
-        let c = sum(row);
-        if c.is_nan() || c <= LEAST || lost && transitions.kind != Kind::AllPossible {
-            return None;
-        }
-        let scale = 1.0 / c;
-        row.iter_mut().for_each(|v| *v *= scale);
-        total.multiply(c);
-    }
-    Some(total.log + total.product.log_e())
-}
-
-/// The sums of the backward recursion.
-pub(crate) struct Backward<'a> {
-    /// Multiplied with the sums.
-    pub weight: f64,
-    /// p(state | rows so far) of the row before the first, if there is one (stride,).
-    pub entry: Option<&'a [f64]>,
-    /// Σ over pairs of rows of p(i, j | rows) / aᵢⱼ (K, stride).
-    pub pairs: &'a mut [f64],
-}
-
-/// Replaces p(state | rows so far) in `alpha` by p(state | all rows), and adds up the pairs. `beta` (stride,) holds
-/// p(later rows | state of the last row) up to a factor, and afterwards that of the row before the first. Returns
-/// `None` if a probability became too small.
-#[inline(always)]
-pub(crate) fn backward(
+pub(crate) fn forward<const L: usize>(
     transitions: &Transitions,
-    beta: &mut [f64],
-    emissions: &[f64],
-    alpha: &mut [f64],
-    sums: &mut Backward<'_>,
-) -> Option<()> {
-    let (k, stride) = (transitions.n_states, transitions.stride);
-    let mut weighted = vec![0.0; stride];
-    for t in (0..emissions.len() / stride).rev() {
-        let (before, rows) = alpha.split_at_mut(t * stride);
-        let row = &mut rows[..stride];
-        row.iter_mut().zip(&*beta).for_each(|(v, beta)| *v *= beta);
-        let scale = 1.0 / sum(row);
-        row.iter_mut().for_each(|v| *v *= scale);
-        step_back(transitions, beta, &emissions[t * stride..][..stride], &mut weighted)?;
-        let before = match t {
-            0 => sums.entry,
-            _ => Some(&before[(t - 1) * stride..]),
-        };
-        if let Some(before) = before {
-            let norm: f64 = before.iter().zip(&*beta).map(|(v, beta)| v * beta).sum();
-            let scale = sums.weight / norm;
-            for (before, pairs) in before[..k].iter().zip(sums.pairs.chunks_exact_mut(stride)) {
-                let share = before * scale;
-                pairs.iter_mut().zip(&weighted).for_each(|(pairs, v)| *pairs += share * v);
+    lengths: &[usize; L],
+    row: &mut [[f64; L]],
+    scaled: &mut [Lanes],
+    alpha: &mut [Lanes],
+) -> ([f64; L], [bool; L]) {
+    let k = transitions.n_states;
+    let lengths = lengths.map(|length| length as f64);
+    let watched = if transitions.kind == Kind::AllPossible { 0.0 } else { LEAST };
+    let (mut logs, mut products, mut lost) = ([0.0; L], [1.0; L], [false; L]);
+    let (mut next, states) = (vec![[0.0; L]; k], numbers(k));
+    for t in 0..scaled.len() / k * (LANES / L) {
+        let (tile, r) = (t * L / LANES, t % (LANES / L));
+        let (scaled, alpha) = (&mut scaled[tile * k..][..k], &mut alpha[tile * k..][..k]);
+        if t > 0 {
+            multiply(row, [&transitions.forward, &transitions.backward], transitions.stride, &mut next);
+            row.copy_from_slice(&next);
+        }
+        let (mut sums, mut small) = ([0.0; L], [0.0; L]);
+        for &i in &states {
+            let (row, scaled) = (&mut row[i], of::<L>(&mut scaled[i], r));
+            let v: [f64; L] = std::array::from_fn(|l| row[l] * scaled[l]);
+            small = std::array::from_fn(|l| if row[l] > 0.0 && v[l] < watched { 1.0 } else { small[l] });
+            sums = std::array::from_fn(|l| sums[l] + v[l]);
+            *row = v;
+        }
+        let mut scales = [1.0; L];
+        for l in 0..L {
+            let is_row = (t as f64) < lengths[l];
+            lost[l] |= is_row && (small[l] > 0.0 || sums[l] <= LEAST);
+            let sum = if is_row && sums[l] > LEAST { sums[l] } else { 1.0 };
+            products[l] *= sum;
+            scales[l] = 1.0 / sum;
+        }
+        if products.iter().fold(false, |far, product| far | (*product < 1e-120)) {
+            logs.iter_mut().zip(&products).for_each(|(log, product)| *log += product.log_e());
+            products = [1.0; L];
+        }
+        for &i in &states {
+            let (row, scaled, alpha) = (&mut row[i], of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
+            *row = std::array::from_fn(|l| row[l] * scales[l]);
+            *scaled = std::array::from_fn(|l| scaled[l] * scales[l]);
+            *alpha = *row;
+        }
+    }
+    logs.iter_mut().zip(&products).for_each(|(log, product)| *log += product.log_e());
+    (logs, lost)
+}
+
+/// The ends of sequences side by side, and the sums of the backward recursion.
+pub(crate) struct Backward<'a, const L: usize> {
+    /// A sequence of 0 rows has no results.
+    pub lengths: [usize; L],
+    /// Multiplied with the results.
+    pub weights: [f64; L],
+    /// p(state | rows so far) of the row before the first, zeros without one (K, L).
+    pub entry: &'a [[f64; L]],
+    /// p(later rows | state) of the last row, up to a factor (K, L).
+    pub exit: &'a [[f64; L]],
+    /// Σ over pairs of rows of p(i, j | rows) / aᵢⱼ, in parts (K, K).
+    pub pairs: &'a mut [[f64; PARTS]],
+}
+
+/// Replaces p(state | rows so far) in `alpha` by p(state | all rows), and adds up the pairs; `scaled` are the densities
+/// that [`forward`] divided, and are lost.
+#[inline(always)]
+pub(crate) fn backward<const L: usize>(
+    transitions: &Transitions,
+    scaled: &mut [Lanes],
+    alpha: &mut [Lanes],
+    of_sequences: &mut Backward<'_, L>,
+) {
+    let k = transitions.n_states;
+    let Backward { lengths, weights, entry, exit, pairs } = of_sequences;
+    // p(later rows | state) of the sequences' last rows over its mean.
+    let mut last = exit.to_vec();
+    for (l, end) in lengths.iter().enumerate().filter_map(|(l, length)| Some((l, length.checked_sub(1)? * L + l))) {
+        let norm: f64 = (0..k).map(|i| alpha[end / LANES * k + i][end % LANES] * exit[i][l]).sum();
+        last.iter_mut().for_each(|last| last[l] = if norm > 0.0 { last[l] / norm } else { 0.0 });
+    }
+    let lengths = lengths.map(|length| length as f64);
+    let (mut beta, mut weighted, mut before) = (last.clone(), vec![[0.0; L]; k], vec![[0.0; LANES]; k]);
+    let states = numbers(k);
+    for tile in (0..scaled.len() / k).rev() {
+        let (earlier, alpha) = alpha.split_at_mut(tile * k);
+        let scaled = &mut scaled[tile * k..][..k];
+        for (i, before) in before.iter_mut().enumerate() {
+            match tile {
+                0 => before[..L].copy_from_slice(&entry[i]),
+                _ => before[..L].copy_from_slice(&earlier[(tile - 1) * k + i][LANES - L..]),
+            }
+            before[L..].copy_from_slice(&alpha[i][..LANES - L]);
+        }
+        for r in (0..LANES / L).rev() {
+            let t = (tile * (LANES / L) + r) as f64;
+            let factors: [f64; L] = std::array::from_fn(|l| if t < lengths[l] { weights[l] } else { 0.0 });
+            for &i in &states {
+                let (scaled, alpha) = (of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
+                let beta: [f64; L] =
+                    std::array::from_fn(|l| if t + 1.0 < lengths[l] { beta[i][l] } else { last[i][l] });
+                let v: [f64; L] = std::array::from_fn(|l| scaled[l] * beta[l]);
+                let v: [f64; L] = std::array::from_fn(|l| if v[l] < MOST { v[l] } else { MOST });
+                *alpha = std::array::from_fn(|l| alpha[l] * (beta[l] * factors[l]));
+                *scaled = std::array::from_fn(|l| v[l] * factors[l]);
+                weighted[i] = v;
+            }
+            multiply(&weighted, [&transitions.backward, &transitions.forward], transitions.stride, &mut beta);
+        }
+        for (before, pairs) in before.iter().zip(pairs.chunks_exact_mut(k)) {
+            for &j in &states {
+                add_parts(&mut pairs[j], std::array::from_fn(|l| before[l] * scaled[j][l]));
             }
         }
     }
-    Some(())
 }
 
-/// Moves p(later rows | state) from a row to the one before, up to a factor. Writes its products with the row's
-/// densities, by the same factor.
+/// Adds the numbers of a tile to a sum in parts.
 #[inline(always)]
-fn step_back(transitions: &Transitions, beta: &mut [f64], emission: &[f64], weighted: &mut [f64]) -> Option<()> {
+pub(crate) fn add_parts(sum: &mut [f64; PARTS], lanes: Lanes) {
+    let (parts, _) = lanes.as_chunks::<PARTS>();
+    *sum = std::array::from_fn(|l| sum[l] + ((parts[0][l] + parts[1][l]) + (parts[2][l] + parts[3][l])));
+}
+
+/// Returns a sum that is kept in parts.
+#[inline(always)]
+pub(crate) fn sum(parts: &[f64; PARTS]) -> f64 {
+    ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]))
+}
+
+/// Moves p(later rows | state), up to a factor, from the last of `rows` rows of one sequence to the row before the
+/// first. Returns `None` if a probability became too small.
+#[inline(always)]
+pub(crate) fn only_back(transitions: &Transitions, beta: &mut [[f64; 1]], scaled: &[Lanes], rows: usize) -> Option<()> {
     let k = transitions.n_states;
-    weighted.iter_mut().zip(emission).zip(&*beta).for_each(|((v, emission), beta)| *v = emission * beta);
-    let c = sum(weighted);
-    let scale = 1.0 / c;
-    weighted.iter_mut().for_each(|v| *v *= scale);
-    if c.is_nan() || c <= LEAST || !transitions.suffice(beta, weighted) {
-        return None;
-    }
-    multiply(&weighted[..k], &transitions.backward, beta);
-    Some(())
-}
-
-/// As [`backward`], without the rows' results.
-#[inline(always)]
-pub(crate) fn only_back(transitions: &Transitions, beta: &mut [f64], emissions: &[f64]) -> Option<()> {
-    let mut weighted = vec![0.0; transitions.stride];
-    for emission in emissions.chunks_exact(transitions.stride).rev() {
-        step_back(transitions, beta, emission, &mut weighted)?;
+    let mut weighted = vec![[0.0]; k];
+    for t in (0..rows).rev() {
+        let (mut c, mut lost) = (0.0, false);
+        for (i, v) in weighted.iter_mut().enumerate() {
+            v[0] = scaled[t / LANES * k + i][t % LANES] * beta[i][0];
+            c += v[0];
+        }
+        for (v, beta) in weighted.iter_mut().zip(&*beta) {
+            v[0] /= c;
+            lost |= beta[0] > 0.0 && v[0] < LEAST;
+        }
+        if c.is_nan() || c <= LEAST || lost && transitions.kind != Kind::AllPossible {
+            return None;
+        }
+        multiply(&weighted, [&transitions.backward, &transitions.forward], transitions.stride, beta);
     }
     Some(())
 }

@@ -19,10 +19,10 @@ mod viterbi;
 
 pub use error::{Error, Result};
 pub use expectations::Expectations;
-pub use fit::{Fitted, Options};
+pub use fit::{Fitted, Options, Stream};
 pub use gradient::Gradient;
 pub use model::HiddenMarkov;
 pub use priors::{Frozen, Priors};
-pub use select::{Candidate, select};
+pub use select::{Candidate, Selection};
 pub use sequences::Sequences;
 pub use variational::{Hyperparameters, VariationalHiddenMarkov};

@@ -70,14 +70,16 @@ pub(crate) fn forward(transitions: &Transitions, first: &[f64], logs: &[f64], al
     total
 }
 
-/// As [`lattice::backward`](super::lattice::backward), with the logarithms of [`forward`] in `alpha` and `entry`, and
-/// logarithms in `beta` (stride,). Writes p(state | all rows), not its logarithm.
+/// As [`lattice::backward`](super::lattice::backward), with the logarithms of [`forward`] in `alpha`,
+/// logarithms in `beta` (stride,) and in `entry` (K,), log p(state | rows so far) of the row before the first, if there
+/// is one. Writes p(state | all rows), not its logarithm, and Σ over pairs of rows of p(i, j | rows) / aᵢⱼ (K, stride).
 pub(crate) fn backward(
     transitions: &Transitions,
     beta: &mut [f64],
     logs: &[f64],
     alpha: &mut [f64],
-    sums: &mut crate::lattice::Backward<'_>,
+    entry: Option<&[f64]>,
+    pairs: &mut [f64],
 ) {
     let (k, stride) = (transitions.n_states, transitions.stride);
     let mut weighted = vec![0.0; k];
@@ -91,7 +93,7 @@ pub(crate) fn backward(
         row[k..].fill(0.0);
         step_back(transitions, beta, log, &mut weighted);
         let before = match t {
-            0 => sums.entry,
+            0 => entry,
             _ => Some(&before[(t - 1) * stride..]),
         };
         if let Some(before) = before {
@@ -104,9 +106,9 @@ pub(crate) fn backward(
             }
         }
     }
-    for ((pairs, of_chunk), probability) in sums.pairs.iter_mut().zip(&of_chunk).zip(&transitions.forward) {
+    for ((pairs, of_chunk), probability) in pairs.iter_mut().zip(&of_chunk).zip(&transitions.forward) {
         if *probability > 0.0 {
-            *pairs += sums.weight * (of_chunk / probability).min(f64::MAX);
+            *pairs = (of_chunk / probability).min(f64::MAX);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The moments of rows from given responsibilities.
+use crate::chunks::BLOCK;
+use crate::emissions::matrix;
 use crate::error::Result;
+use crate::lattice::{PARTS, add_parts, sum};
 use crate::tile::{LANES, Lanes, fill};
 use gmm_core::model::linalg::product;
 use gmm_host::linalg::vectorised;
 use gmm_host::{CentredSums, CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, Samples, View};
-use ndarray::{Array1, Array2, ArrayView2, Axis, s};
-use std::ops::Range;
+use ndarray::{Array1, Array2, ArrayView2, Axis};
 
 /// Features from which a matrix product is faster than a loop over tiles.
 const WIDE: usize = 16;
@@ -20,6 +22,9 @@ pub(crate) struct Moments<'a> {
     first: Vec<f64>,
     /// Lower triangles (K·M, D, D), or diagonals (K·M, D).
     second: Vec<f64>,
+    /// Sums of the same that are not added to them yet, in parts: for each component the count, then those of the first
+    /// moment, each followed by its row of the second.
+    parts: Vec<[f64; PARTS]>,
 }
 
 impl<'a> Moments<'a> {
@@ -27,7 +32,8 @@ impl<'a> Moments<'a> {
     pub fn new(centres: ArrayView2<'a, f64>, form: CovarianceType) -> Self {
         let (n, d) = centres.dim();
         let of_component = if form.has_matrices() { d * d } else { d };
-        Self { centres, form, counts: vec![0.0; n], first: vec![0.0; n * d], second: vec![0.0; n * of_component] }
+        let second = vec![0.0; n * of_component];
+        Self { centres, form, counts: vec![0.0; n], first: vec![0.0; n * d], second, parts: Vec::new() }
     }
 
     /// Returns the number of sums.
@@ -35,101 +41,106 @@ impl<'a> Moments<'a> {
         centres.len() * if form.has_matrices() { centres.ncols() + 1 } else { 2 }
     }
 
-    /// Adds rows with their responsibilities (rows, K·M), which are multiplied with `weight`.
-    pub fn add(
-        &mut self,
-        mixture: &Mixture,
-        samples: &Samples<'_>,
-        rows: Range<usize>,
-        r: &[f64],
-        weight: f64,
-    ) -> Result<()> {
+    /// Adds [`LANES`] of the rows in each tile, with their responsibilities (tiles, K·M).
+    pub fn add(&mut self, mixture: &Mixture, samples: &Samples<'_>, rows: &[usize], r: &[Lanes]) -> Result<()> {
         let view = samples.view();
         let (n, d) = self.centres.dim();
         if samples.missing().is_none() && self.form.has_matrices() && d >= WIDE {
-            self.add_products(&view, rows, r, weight);
+            for (rows, r) in rows.chunks(BLOCK * LANES).zip(r.chunks(BLOCK * n)) {
+                self.add_products(&view, rows, r);
+            }
             return Ok(());
         }
         let (mut columns, mut differences) = (vec![[0.0; LANES]; d], vec![[0.0; LANES]; d]);
-        let mut of_components = vec![[0.0; LANES]; n];
+        let wide = if self.form.has_matrices() { d * (d + 1) / 2 } else { d };
+        self.parts.resize(n * (1 + d + wide), [0.0; PARTS]);
         let mut with_missing = Vec::new();
-        for (r, start) in r.chunks(LANES * n).zip(rows.clone().step_by(LANES)) {
-            let of_tile = start..rows.end.min(start + LANES);
-            let missing = fill(&view, of_tile.clone(), &mut columns);
-            if of_tile.len() < LANES {
-                of_components.fill([0.0; LANES]);
-            }
-            for (lane, r) in r.chunks_exact(n).enumerate() {
-                let weight = if missing >> lane & 1 == 1 { 0.0 } else { weight };
-                of_components.iter_mut().zip(r).for_each(|(lanes, r)| lanes[lane] = weight * r);
-            }
-            with_missing.extend(of_tile.enumerate().filter(|(lane, _)| missing >> lane & 1 == 1).map(|(_, row)| row));
-            vectorised(
+        for (r, rows) in r.chunks_exact(n).zip(rows.chunks_exact(LANES)) {
+            let missing = vectorised(
                 #[inline(always)]
-                || self.add_tile(&columns, &of_components, &mut differences),
+                || {
+                    let missing = fill(&view, rows, &mut columns);
+                    self.add_tile(&columns, r, missing, &mut differences);
+                    missing
+                },
             );
+            let of_rows = rows.iter().enumerate().filter(|(lane, _)| missing >> lane & 1 == 1);
+            with_missing.extend(of_rows.map(|(lane, row)| (*row, r.iter().map(|r| r[lane]).collect::<Vec<f64>>())));
         }
         match with_missing.is_empty() {
             true => Ok(()),
-            false => self.add_missing(mixture, samples, &with_missing, |row, c| weight * r[(row - rows.start) * n + c]),
+            false => self.add_missing(mixture, samples, &with_missing),
         }
     }
 
     #[inline(always)]
-    fn add_tile(&mut self, columns: &[Lanes], r: &[Lanes], differences: &mut [Lanes]) {
+    fn add_tile(&mut self, columns: &[Lanes], r: &[Lanes], missing: u32, differences: &mut [Lanes]) {
         let d = columns.len();
-        for (c, r) in r.iter().enumerate() {
-            let count = sum(r);
-            if count == 0.0 {
-                continue;
+        let of_component = self.parts.len() / r.len();
+        for (c, (r, parts)) in r.iter().zip(self.parts.chunks_exact_mut(of_component)).enumerate() {
+            let mut complete = *r;
+            if missing != 0 {
+                complete.iter_mut().enumerate().filter(|(l, _)| missing >> l & 1 == 1).for_each(|(_, r)| *r = 0.0);
             }
-            self.counts[c] += count;
-            let first = &mut self.first[c * d..][..d];
+            let r = &complete;
             let centre = self.centres.row(c);
+            let Some((count, mut parts)) = parts.split_first_mut() else { continue };
+            add_parts(count, *r);
             if !self.form.has_matrices() {
-                let second = &mut self.second[c * d..][..d];
-                for (((x, centre), first), second) in columns.iter().zip(centre).zip(first).zip(second) {
+                for ((x, centre), parts) in columns.iter().zip(centre).zip(parts.as_chunks_mut::<2>().0) {
                     let (mut once, mut twice) = ([0.0; LANES], [0.0; LANES]);
                     for l in 0..LANES {
                         let difference = x[l] - centre;
                         once[l] = r[l] * difference;
                         twice[l] = once[l] * difference;
                     }
-                    *first += sum(&once);
-                    *second += sum(&twice);
+                    add_parts(&mut parts[0], once);
+                    add_parts(&mut parts[1], twice);
                 }
                 continue;
             }
             for ((difference, x), centre) in differences.iter_mut().zip(columns).zip(centre) {
                 difference.iter_mut().zip(x).for_each(|(difference, x)| *difference = x - centre);
             }
-            let second = &mut self.second[c * d * d..][..d * d];
-            for (i, (first, second)) in first.iter_mut().zip(second.chunks_exact_mut(d)).enumerate() {
+            for i in 0..d {
+                let (row, rest) = parts.split_at_mut(i + 2);
+                parts = rest;
                 let mut once = [0.0; LANES];
-                for l in 0..LANES {
-                    once[l] = r[l] * differences[i][l];
-                }
-                *first += sum(&once);
-                for (second, difference) in second.iter_mut().zip(&differences[..=i]) {
+                (0..LANES).for_each(|l| once[l] = r[l] * differences[i][l]);
+                add_parts(&mut row[0], once);
+                for (part, difference) in row[1..].iter_mut().zip(&*differences) {
                     let mut twice = [0.0; LANES];
-                    for l in 0..LANES {
-                        twice[l] = once[l] * difference[l];
-                    }
-                    *second += sum(&twice);
+                    (0..LANES).for_each(|l| twice[l] = once[l] * difference[l]);
+                    add_parts(part, twice);
                 }
             }
         }
     }
 
-    fn add_products(&mut self, view: &View<'_>, rows: Range<usize>, r: &[f64], weight: f64) {
+    /// Adds the sums that are in parts.
+    fn add_up(&mut self) {
         let (n, d) = self.centres.dim();
-        let x = match view {
-            View::F32(x) => x.slice(s![rows, ..]).mapv(f64::from),
-            View::F64(x) => x.slice(s![rows, ..]).to_owned(),
-        };
+        let matrices = self.form.has_matrices();
+        let of_component = self.second.len() / n;
+        for (c, parts) in self.parts.chunks_exact((self.parts.len() / n).max(1)).enumerate() {
+            self.counts[c] += sum(&parts[0]);
+            let second = &mut self.second[c * of_component..][..of_component];
+            let mut parts = parts[1..].iter().map(sum);
+            for i in 0..d {
+                self.first[c * d + i] += parts.next().unwrap_or_default();
+                let row = if matrices { &mut second[i * d..][..i + 1] } else { &mut second[i..][..1] };
+                row.iter_mut().zip(&mut parts).for_each(|(second, v)| *second += v);
+            }
+        }
+        self.parts = Vec::new();
+    }
+
+    fn add_products(&mut self, view: &View<'_>, rows: &[usize], r: &[Lanes]) {
+        let (n, d) = self.centres.dim();
+        let x = matrix(view, rows, d);
         let mut weighted = Array2::zeros(x.raw_dim());
         for c in 0..n {
-            let of_component = || r.iter().skip(c).step_by(n).map(|r| weight * r);
+            let of_component = || r.iter().skip(c).step_by(n).flatten();
             let count: f64 = of_component().sum();
             if count == 0.0 {
                 continue;
@@ -148,17 +159,12 @@ impl<'a> Moments<'a> {
 
     /// Adds rows with missing values, which each component completes. A component alone has these responsibilities as
     /// weights.
-    fn add_missing(
-        &mut self,
-        mixture: &Mixture,
-        samples: &Samples<'_>,
-        rows: &[usize],
-        r: impl Fn(usize, usize) -> f64,
-    ) -> Result<()> {
-        let x = samples.select(rows)?.x;
+    fn add_missing(&mut self, mixture: &Mixture, samples: &Samples<'_>, rows: &[(usize, Vec<f64>)]) -> Result<()> {
+        let numbers: Vec<usize> = rows.iter().map(|(row, _)| *row).collect();
+        let x = samples.select(&numbers)?.x;
         let d = x.ncols();
         for c in 0..self.counts.len() {
-            let weights: Array1<f64> = rows.iter().map(|&row| r(row, c)).collect();
+            let weights: Array1<f64> = rows.iter().map(|(_, r)| r[c]).collect();
             if weights.sum() == 0.0 {
                 continue;
             }
@@ -187,7 +193,8 @@ impl<'a> Moments<'a> {
     }
 
     /// Adds the sums of other rows.
-    pub fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, mut other: Self) {
+        other.add_up();
         let add = |sums: &mut [f64], others: &[f64]| sums.iter_mut().zip(others).for_each(|(sum, v)| *sum += v);
         add(&mut self.counts, &other.counts);
         add(&mut self.first, &other.first);
@@ -195,8 +202,9 @@ impl<'a> Moments<'a> {
     }
 
     /// Returns the sums in the shape of the covariance type, with the total weight and log-likelihood of the rows.
-    pub fn into_sums(self, weight: f64, log_likelihood: f64) -> CentredSums {
+    pub fn into_sums(mut self, weight: f64, log_likelihood: f64) -> CentredSums {
         let (n, d) = self.centres.dim();
+        self.add_up();
         let mut second = Covariances::zeros(self.form, n, d);
         let rows = self.second.chunks_exact(if self.form.has_matrices() { d * d } else { d });
         for (c, of_component) in rows.enumerate() {
@@ -219,13 +227,4 @@ impl<'a> Moments<'a> {
             second,
         }
     }
-}
-
-#[inline(always)]
-fn sum(lanes: &Lanes) -> f64 {
-    let mut sums = [0.0; 8];
-    for lanes in lanes.as_chunks::<8>().0 {
-        sums.iter_mut().zip(lanes).for_each(|(sum, v)| *sum += v);
-    }
-    ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }

@@ -1,6 +1,5 @@
 //! Rows in columns of [`LANES`], which vector instructions read, and elementary functions for them.
 use gmm_host::data::View;
-use std::ops::Range;
 
 /// The rows of a tile.
 pub(crate) const LANES: usize = 32;
@@ -8,30 +7,32 @@ pub(crate) const LANES: usize = 32;
 /// A number for each row of a tile.
 pub(crate) type Lanes = [f64; LANES];
 
-/// Writes up to [`LANES`] rows into `columns` (D, LANES), with zeros after the last and for missing values. Returns
+/// Stands for no row in a list of rows.
+pub(crate) const NO_ROW: usize = usize::MAX;
+
+/// Writes [`LANES`] rows into `columns` (D, LANES), with zeros for [`NO_ROW`] and for rows with missing values. Returns
 /// a bit for each row with a missing value.
-pub(crate) fn fill(view: &View<'_>, rows: Range<usize>, columns: &mut [Lanes]) -> u32 {
-    if rows.len() < LANES {
-        columns.fill([0.0; LANES]);
-    }
+#[inline(always)]
+pub(crate) fn fill(view: &View<'_>, rows: &[usize], columns: &mut [Lanes]) -> u32 {
     match view {
         View::F32(x) => transpose(rows, columns, |i| x.row(i).to_slice().unwrap_or_default(), |i, j| x[[i, j]].into()),
         View::F64(x) => transpose(rows, columns, |i| x.row(i).to_slice().unwrap_or_default(), |i, j| x[[i, j]]),
     }
 }
 
+#[inline(always)]
 fn transpose<'a, T: Copy + Into<f64> + 'a>(
-    rows: Range<usize>,
+    rows: &[usize],
     columns: &mut [Lanes],
     row: impl Fn(usize) -> &'a [T],
     at: impl Fn(usize, usize) -> f64,
 ) -> u32 {
     let mut missing = 0;
-    for (lane, i) in rows.enumerate() {
+    for (lane, &i) in rows.iter().enumerate().take(LANES) {
         let mut seen = 0.0;
-        match row(i) {
+        match if i == NO_ROW { &[] } else { row(i) } {
             [] => columns.iter_mut().enumerate().for_each(|(j, column)| {
-                column[lane] = at(i, j);
+                column[lane] = if i == NO_ROW { 0.0 } else { at(i, j) };
                 seen += 0.0 * column[lane];
             }),
             row => columns.iter_mut().zip(row).for_each(|(column, v)| {

@@ -43,10 +43,8 @@ pub(crate) fn of_paths(chain: &Chain<'_>, sequences: &Sequences<'_>, states: &[u
         let (mut total, mut before) = (chain.start[states[rows.start]], None);
         for rows in chunks(&rows, CHUNK) {
             interrupt.check()?;
-            let (mut components, mut logs) =
-                (vec![0.0; rows.len() * chain.emissions.n_components()], vec![0.0; rows.len() * k]);
-            chain.emissions.components(sequences.samples(), rows.clone(), &mut components);
-            chain.emissions.states(&components, k, &mut logs);
+            let mut logs = vec![0.0; rows.len() * k];
+            chain.emissions.logs(sequences.samples(), rows.clone(), k, &mut logs);
             for (state, logs) in states[rows].iter().zip(logs.chunks_exact(k)) {
                 total +=
                     logs[*state] + before.map_or(0.0, |before: usize| chain.transitions.logs[before * stride + state]);
@@ -99,10 +97,7 @@ fn path<S: State>(
         let logs = &mut logs[..n * stride];
         let of_chunk = |(c, logs): (usize, &mut [f64])| {
             let first = start + c * CHUNK;
-            let n = logs.len() / stride;
-            let mut components = vec![0.0; n * chain.emissions.n_components()];
-            chain.emissions.components(samples, first..first + n, &mut components);
-            chain.emissions.states(&components, stride, logs);
+            chain.emissions.logs(samples, first..first + logs.len() / stride, stride, logs);
         };
         match n > CHUNK {
             true => logs.par_chunks_mut(CHUNK * stride).enumerate().for_each(of_chunk),

@@ -4,7 +4,7 @@ use crate::errors::{file_exception, hmm_exception};
 use crate::threads::interruptible;
 use gaussmix::data::{Element, Samples, View};
 use gaussmix::hmm::{self, Frozen, Hyperparameters, Options, Priors};
-use gaussmix::io::{self, Output};
+use gaussmix::io::{HiddenMarkovFile, Output};
 use gaussmix::model::Covariances;
 use ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
@@ -88,6 +88,37 @@ struct PriorNumbers {
     scatter: Py<PyAny>,
     divisor: Py<PyAny>,
     around_last_means: bool,
+}
+
+impl PriorNumbers {
+    /// Returns the options of an iteration from `model`.
+    fn options(&self, py: Python<'_>, model: &hmm::HiddenMarkov, params: &str, reg_covar: f64) -> PyResult<Options> {
+        let (n, d) = model.emissions().means().dim();
+        let form = model.emissions().covariance_type();
+        let priors = Priors {
+            start: arrays::vector("startprob_prior", self.start.bind(py))?,
+            transitions: arrays::matrix("transmat_prior", self.transitions.bind(py))?,
+            weights: arrays::matrix("weights_prior", self.weights.bind(py))?,
+            means: arrays::matrix("means_prior", self.means.bind(py))?,
+            means_weight: arrays::vector("means_weight", self.means_weight.bind(py))?,
+            scatter: arrays::covariances(form, n, d, numbers(self.scatter.bind(py))?)?,
+            divisor: arrays::vector("covars_weight", self.divisor.bind(py))?,
+            around_last_means: self.around_last_means,
+        };
+        Ok(Options { frozen: frozen(params), priors: Some(priors), reg_covar, ..Options::default() })
+    }
+}
+
+/// The sequences that a model has learned from.
+#[pyclass(frozen, module = "gaussmix._core")]
+pub struct SequenceStream(hmm::Stream);
+
+#[pymethods]
+impl SequenceStream {
+    #[new]
+    fn new(decay: f64) -> PyResult<Self> {
+        hmm::Stream::new(decay).map(Self).map_err(hmm_exception)
+    }
 }
 
 #[pymethods]
@@ -212,21 +243,25 @@ impl HiddenMarkov {
         priors: PriorNumbers,
         reg_covar: f64,
     ) -> PyResult<(Self, f64)> {
-        let (n, d) = self.0.emissions().means().dim();
-        let form = self.0.emissions().covariance_type();
-        let priors = Priors {
-            start: arrays::vector("startprob_prior", priors.start.bind(py))?,
-            transitions: arrays::matrix("transmat_prior", priors.transitions.bind(py))?,
-            weights: arrays::matrix("weights_prior", priors.weights.bind(py))?,
-            means: arrays::matrix("means_prior", priors.means.bind(py))?,
-            means_weight: arrays::vector("means_weight", priors.means_weight.bind(py))?,
-            scatter: arrays::covariances(form, n, d, numbers(priors.scatter.bind(py))?)?,
-            divisor: arrays::vector("covars_weight", priors.divisor.bind(py))?,
-            around_last_means: priors.around_last_means,
-        };
-        let options = Options { frozen: frozen(params), priors: Some(priors), reg_covar, ..Options::default() };
+        let options = priors.options(py, &self.0, params, reg_covar)?;
         let (model, log_likelihood) = sequences.compute(py, |sequences| options.step(&self.0, sequences))?;
         Ok((Self(model), log_likelihood))
+    }
+
+    /// Learns from sequences as from those of `stream`. Returns the new model, the stream with them, and their
+    /// log-likelihood under this model.
+    fn learn(
+        &self,
+        py: Python<'_>,
+        sequences: &Sequences,
+        params: &str,
+        priors: PriorNumbers,
+        stream: &SequenceStream,
+    ) -> PyResult<(Self, SequenceStream, f64)> {
+        let options = priors.options(py, &self.0, params, 0.0)?;
+        let mut stream = stream.0.clone();
+        let learned = sequences.compute(py, |sequences| options.learn(&self.0, sequences, &mut stream))?;
+        Ok((Self(learned.0), SequenceStream(stream), learned.1))
     }
 
     #[pyo3(signature = (n_samples, seed, start=None))]
@@ -243,17 +278,18 @@ impl HiddenMarkov {
         Ok((x.into_pyarray(py), states.into_pyarray(py)))
     }
 
-    /// Reads a model of a JSON file, and the names of its features.
+    /// Reads a JSON file: a model, the names of its features, and the history of a fit up to it.
     #[staticmethod]
-    fn read(path: PathBuf) -> PyResult<(Self, Option<Vec<String>>)> {
-        let (model, names) = io::read_hidden_markov(path).map_err(file_exception)?;
-        Ok((Self(model), names))
+    fn read(path: PathBuf) -> PyResult<(Self, Option<Vec<String>>, Vec<f64>)> {
+        let HiddenMarkovFile { model, feature_names, history } =
+            HiddenMarkovFile::read(path).map_err(file_exception)?;
+        Ok((Self(model), feature_names, history))
     }
 
-    #[pyo3(signature = (path, feature_names=None))]
-    fn write(&self, path: PathBuf, feature_names: Option<Vec<String>>) -> PyResult<()> {
+    fn write(&self, path: PathBuf, history: Vec<f64>) -> PyResult<()> {
         let output = Output::create(path).map_err(file_exception)?;
-        io::write_hidden_markov(&output, &self.0, feature_names.as_deref()).map_err(file_exception)
+        let file = HiddenMarkovFile { model: self.0.clone(), feature_names: None, history };
+        file.write(&output).map_err(file_exception)
     }
 }
 

@@ -91,6 +91,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<gpu::GpuArray>()?;
     module.add_class::<hmm::HiddenMarkov>()?;
     module.add_class::<hmm::Sequences>()?;
+    module.add_class::<hmm::SequenceStream>()?;
     module.add_class::<hmm::VariationalHiddenMarkov>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<mixture::Mixtures>()?;

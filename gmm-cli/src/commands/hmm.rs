@@ -6,12 +6,17 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use gaussmix::data::Samples;
 use gaussmix::device::Device;
-use gaussmix::hmm::{HiddenMarkov, Options, Sequences, select};
-use gaussmix::io::{self, ColumnSelection, Columns, Ids, Output, TableOutput};
+use gaussmix::hmm::{Candidate, HiddenMarkov, Options, Selection, Sequences};
+use gaussmix::io::{self, ColumnSelection, Columns, HiddenMarkovFile, Ids, Output, TableOutput};
 use gaussmix::model::CovarianceModel;
 use gaussmix::program::whole_number;
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const CHECKPOINTS: Duration = Duration::from_secs(10);
 
 /// Hidden Markov models: mixtures of rows that stand in sequences
 ///
@@ -23,6 +28,7 @@ use std::path::PathBuf;
 Examples:
   gmm hmm fit walks.csv --by walk -k 3 -o hmm.json    fit a model of 3 states to the sequences of a column
   gmm hmm fit prices.npy -k 2:6 -o hmm.json           the number of states with the least BIC
+  gmm hmm fit walks.csv --by walk -k 2:6 --folds 5 --n-init 3 -o hmm.json
   gmm hmm decode hmm.json walks.csv --by walk -o states.csv
   gmm hmm score hmm.json walks.csv --by walk
   gmm hmm sample hmm.json -n 1000 -o new.csv"
@@ -158,44 +164,122 @@ struct Fit {
     /// Added to the variances
     #[arg(long, value_name = "VARIANCE", default_value_t = 1e-6)]
     reg_covar: f64,
+    /// The number of starts, of which the fit with the largest log-likelihood is taken
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number)]
+    n_init: usize,
+    /// Hold out each of N parts of the sequences in turn, and take the number of states under which they have the
+    /// largest log-likelihood, instead of the least BIC
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    folds: usize,
     /// Seed of the random numbers of the start
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
+    /// Save the state of the fit to this .json every ten seconds and at the end. If the file exists, continue from it
+    /// with the same data. For one number of states and one start
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["folds", "n_init"])]
+    checkpoint: Option<PathBuf>,
     /// Where to write the model: .json
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
 
 impl Fit {
-    fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([Some(&self.output)], self.data.table.inputs())?;
+    fn run(mut self) -> anyhow::Result<()> {
+        refuse_overlap([Some(&self.output), self.checkpoint.as_ref()], self.data.table.inputs())?;
         let output = Output::create(&self.output)?;
+        let checkpoint = self.checkpoint.take();
+        if checkpoint.is_some() && self.k.len() > 1 {
+            bail!("--checkpoint: the fit of one number of states has a checkpoint; give one with -k")
+        }
         let (by, loaded) = (self.data.table.describe(), self.data.load(None)?);
         let sequences = loaded.sequences()?;
         let (n_iter, tol, reg_covar) = (self.max_iter, self.tol, self.reg_covar);
-        let options = Options { n_iter, tol, reg_covar, ..Options::default() };
-        let line = ProgressLine::start("fitting");
-        let fits = select(&self.k, self.n_mix, self.covariance_type, &options, &sequences, self.seed).context(by)?;
-        drop(line);
-        let Some(best) = fits.iter().min_by(|a, b| a.bic.total_cmp(&b.bic)) else {
+        let selection = Selection {
+            n_states: self.k,
+            n_mix: self.n_mix,
+            model: self.covariance_type,
+            options: Options { n_iter, tol, reg_covar, ..Options::default() },
+            n_init: self.n_init,
+            folds: self.folds,
+            seed: self.seed,
+        };
+        let fits = match checkpoint {
+            Some(path) => vec![with_checkpoint(&selection, &sequences, path, &loaded).context(by)?],
+            None => {
+                let line = Mutex::new(ProgressLine::start("fitting"));
+                let n_ended = AtomicUsize::new(0);
+                let ended = |n: usize| {
+                    let ended = n_ended.fetch_add(1, Ordering::Relaxed) + 1;
+                    let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+                    line.update(|| format!("fitting: {ended} of {n} fits have ended"));
+                };
+                selection.candidates(&sequences, ended).context(by)?
+            }
+        };
+        let held_out = |fit: &Candidate| fit.held_out.unwrap_or(-fit.bic);
+        let Some(best) = fits.iter().max_by(|a, b| held_out(a).total_cmp(&held_out(b))) else {
             bail!("-k: name a number of states")
         };
-        let row = |fit: &gaussmix::hmm::Candidate| {
+        let row = |fit: &Candidate| {
             let (states, iterations) = (fit.fit.model.n_states(), fit.fit.history.len());
             let end = if fit.fit.converged { "converged" } else { "not converged" };
-            vec![
-                states.to_string(),
-                format!("{:.6}", fit.log_likelihood),
-                format!("{:.6}", fit.bic),
-                iterations.to_string(),
-                end.into(),
-            ]
+            let mut row = vec![states.to_string(), format!("{:.6}", fit.log_likelihood), format!("{:.6}", fit.bic)];
+            row.extend(fit.held_out.map(|held_out| format!("{held_out:.6}")));
+            row.extend([iterations.to_string(), end.into()]);
+            row
         };
-        text::print(text::table(&["states", "log-likelihood", "BIC", "iterations", "end"], fits.iter().map(row), 0))?;
-        io::write_hidden_markov(&output, &best.fit.model, loaded.features.as_deref())?;
-        let states = best.fit.model.n_states();
+        let mut columns = vec!["states", "log-likelihood", "BIC", "iterations", "end"];
+        if self.folds > 0 {
+            columns.insert(3, "held out");
+        }
+        text::print(text::table(&columns, fits.iter().map(row), 0))?;
+        let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
+        HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
         Ok(text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))?)
     }
+}
+
+/// Fits from a checkpoint, or from a start, and writes checkpoints.
+fn with_checkpoint(
+    selection: &Selection,
+    sequences: &Sequences<'_>,
+    path: PathBuf,
+    loaded: &Loaded,
+) -> anyhow::Result<Candidate> {
+    let Selection { n_states, n_mix, model, options, seed, .. } = selection;
+    let k = n_states[0];
+    let (start, history) = match path.exists() {
+        true => {
+            let HiddenMarkovFile { model: found, history, .. } = HiddenMarkovFile::read(&path)?;
+            let shape = (found.n_states(), found.n_mix(), found.emissions().covariance_model());
+            if shape != (k, *n_mix, *model) || history.is_empty() {
+                bail!(
+                    "{}: is not a checkpoint of a fit of {k} states of {n_mix} components with {model} covariances; give its options, or name another checkpoint",
+                    path.display()
+                )
+            }
+            (found, history)
+        }
+        false => (HiddenMarkov::start_mixtures(k, *n_mix, *model, sequences, *seed)?, Vec::new()),
+    };
+    let output = Output::create(&path)?;
+    let (mut line, mut written, mut last, mut problem) = (ProgressLine::start("fitting"), Instant::now(), None, Ok(()));
+    let watch = |model: &HiddenMarkov, history: &[f64]| {
+        line.update(|| {
+            format!("fitting: iteration {}, log-likelihood {:.6}", history.len(), history[history.len() - 1])
+        });
+        let feature_names = loaded.features.clone();
+        let file = HiddenMarkovFile { model: model.clone(), feature_names, history: history.to_vec() };
+        if written.elapsed() >= CHECKPOINTS {
+            problem = file.write(&output);
+            written = Instant::now();
+        }
+        last = Some(file);
+    };
+    let fit = options.fit_watched(start, history, sequences, watch)?;
+    problem?;
+    last.map_or(Ok(()), |file| file.write(&output))?;
+    Ok(Candidate::new(fit, sequences)?)
 }
 
 /// Write the state of each row
@@ -217,7 +301,7 @@ impl Decode {
     fn run(self) -> anyhow::Result<()> {
         refuse_overlap([Some(&self.output)], self.data.table.inputs().chain([Some(&self.model)]))?;
         let output = TableOutput::create(&self.output)?;
-        let (model, names) = io::read_hidden_markov(&self.model)?;
+        let HiddenMarkovFile { model, feature_names: names, .. } = HiddenMarkovFile::read(&self.model)?;
         let loaded = self.data.load(names)?;
         let (sequences, n, k) = (loaded.sequences()?, loaded.samples.n_samples(), model.n_states());
         if self.proba {
@@ -266,7 +350,7 @@ impl Score {
     fn run(self) -> anyhow::Result<()> {
         refuse_overlap([self.output.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
         let output = self.output.as_ref().map(TableOutput::create).transpose()?;
-        let (model, names) = io::read_hidden_markov(&self.model)?;
+        let HiddenMarkovFile { model, feature_names: names, .. } = HiddenMarkovFile::read(&self.model)?;
         let by = self.data.by.clone();
         let loaded = self.data.load(names)?;
         let scores = model.score(&loaded.sequences()?)?;
@@ -309,7 +393,7 @@ impl Sample {
         refuse_overlap([Some(&self.output), self.states.as_ref()], [Some(&self.model)])?;
         let output = TableOutput::create(&self.output)?;
         let of_states = self.states.as_ref().map(TableOutput::create).transpose()?;
-        let (model, names): (HiddenMarkov, _) = io::read_hidden_markov(&self.model)?;
+        let HiddenMarkovFile { model, feature_names: names, .. } = HiddenMarkovFile::read(&self.model)?;
         let (x, states) = model.sample(self.n, self.seed, None)?;
         let columns = names.map_or(Columns::Numbered("x", model.n_features()), Columns::Named);
         output.write(self.n, &columns, once(x.into_raw_vec_and_offset().0))??;

@@ -2,7 +2,7 @@
 use crate::common::*;
 use gaussmix::data::Samples;
 use gaussmix::hmm::Sequences;
-use gaussmix::io::{Data, read_data, read_hidden_markov};
+use gaussmix::io::{Data, HiddenMarkovFile, read_data};
 use predicates::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn sequences_by_a_column_are_those_of_the_library() {
         .assert()
         .success()
         .stdout(predicate::str::contains("a model of 2 states of 3 sequences of 300 rows"));
-    let (model, names) = read_hidden_markov(folder.join("hmm.json")).unwrap();
+    let HiddenMarkovFile { model, feature_names: names, .. } = HiddenMarkovFile::read(folder.join("hmm.json")).unwrap();
     assert_eq!((model.n_states(), names.unwrap()), (2, vec!["x".to_string(), "y".into()]));
     let on = ["walks.csv", "--by", "walk", "-o"];
     gmm(folder).args(["hmm", "decode", "hmm.json"]).args(on).arg("states.csv").assert().success();
@@ -80,7 +80,7 @@ fn samples_and_errors() {
     gmm(folder).args(["hmm", "fit", "walks.csv", "--drop", "walk", "-k", "2", "-o", "hmm.json"]).assert().success();
     let sample = ["hmm", "sample", "hmm.json", "-n", "50", "--seed", "3", "-o", "new.csv", "--states", "z.csv"];
     gmm(folder).args(sample).assert().success();
-    let (model, _) = read_hidden_markov(folder.join("hmm.json")).unwrap();
+    let HiddenMarkovFile { model, .. } = HiddenMarkovFile::read(folder.join("hmm.json")).unwrap();
     let (x, states) = model.sample(50, 3, None).unwrap();
     assert_eq!(numbers(folder.join("new.csv")), x.into_raw_vec_and_offset().0);
     assert_eq!(column(folder.join("z.csv")), states.iter().map(|s| *s as f64).collect::<Vec<_>>());
@@ -97,4 +97,29 @@ fn samples_and_errors() {
     fs::write(folder.join("gaps.csv"), "x,y\n1,2\n,4\n").unwrap();
     fails(&["score", "hmm.json", "gaps.csv"], "--missing");
     gmm(folder).args(["hmm", "score", "hmm.json", "gaps.csv", "--missing"]).assert().success();
+}
+
+#[test]
+fn fits_go_on_from_checkpoints_and_parts_are_held_out() {
+    let folder = folder();
+    let folder = folder.path();
+    write(folder);
+    let fit = |more: &[&str]| {
+        let on = ["hmm", "fit", "walks.csv", "--by", "walk", "--tol=-inf", "-o", "hmm.json"];
+        gmm(folder).args(on).args(more).assert()
+    };
+    let model = || HiddenMarkovFile::read(folder.join("hmm.json")).unwrap();
+    fit(&["-k", "2", "--max-iter", "9"]).success();
+    let want = model();
+    fit(&["-k", "2", "--max-iter", "4", "--checkpoint", "c.json"]).success();
+    assert_ne!(model(), want);
+    fit(&["-k", "2", "--max-iter", "9", "--checkpoint", "c.json"]).success();
+    assert_eq!(model(), want);
+    assert_eq!(HiddenMarkovFile::read(folder.join("c.json")).unwrap().history.len(), 9);
+    let other = fit(&["-k", "3", "--checkpoint", "c.json"]).failure();
+    other.stderr(predicate::str::contains("is not a checkpoint of a fit of 3 states"));
+    let range = fit(&["-k", "2:3", "--checkpoint", "d.json"]).failure();
+    range.stderr(predicate::str::contains("give one with -k"));
+    let held_out = fit(&["-k", "1:3", "--folds", "3", "--n-init", "2"]).success();
+    held_out.stdout(predicate::str::contains("held out").and(predicate::str::contains("a model of 2 states")));
 }

@@ -1,8 +1,9 @@
 //! Relations between results.
 use super::Numbers;
-use gmm_hmm::{Frozen, HiddenMarkov, Options, Sequences, select};
+use gmm_hmm::{Frozen, HiddenMarkov, Options, Selection, Sequences, Stream};
 use gmm_host::{CovarianceModel, CpuEvaluator, Evaluator, Samples, WEIGHT_SUM_TOLERANCE};
 use ndarray::{Array1, Array2, Axis, concatenate};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{what}: {got} for {want}");
@@ -173,14 +174,104 @@ fn samples_have_the_models_frequencies() {
 }
 
 #[test]
-fn the_least_bic_finds_the_number_of_states() {
+fn criteria_find_the_number_of_states() {
     let mut numbers = Numbers(11);
     let hmm = numbers.model(3, 1, 2, CovarianceModel::VVI, 12.0);
     let (x, _) = hmm.sample(900, 3, None).unwrap();
-    let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[450, 450]).unwrap();
-    let found = select(&[1, 2, 3, 4, 5], 1, CovarianceModel::VVI, &Options::default(), &sequences, 0).unwrap();
+    let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[300, 300, 300]).unwrap();
+    let selection = Selection {
+        n_states: vec![1, 2, 3, 4, 5],
+        n_mix: 1,
+        model: CovarianceModel::VVI,
+        options: Options::default(),
+        n_init: 2,
+        folds: 3,
+        seed: 0,
+    };
+    let n_ended = AtomicUsize::new(0);
+    let found = selection.candidates(&sequences, |n| assert!(n_ended.fetch_add(1, Ordering::Relaxed) < n)).unwrap();
+    assert_eq!(n_ended.into_inner(), 5 * 2 * 4);
     let best = (0..5).fold(0, |best, i| if found[i].bic < found[best].bic { i } else { best });
     assert_eq!(best + 1, 3);
+    // Each part by hand, and no number of states below the truth is as good.
+    let by_hand = |k: usize, part: usize| {
+        let weights = (0..3).map(|s| if s == part { 0.0 } else { 1.0 }).collect();
+        let rest = sequences.clone().with_weights(weights).unwrap();
+        let fits = [0, 1].map(|seed| {
+            let start = HiddenMarkov::start(k, CovarianceModel::VVI, &sequences, seed).unwrap();
+            Options::default().fit(start, &rest).unwrap()
+        });
+        let best = usize::from(fits[1].history.last() >= fits[0].history.last());
+        fits[best].model.score(&sequences).unwrap()[part]
+    };
+    for k in [2, 3] {
+        let want = (0..3).map(|part| by_hand(k, part)).sum();
+        near("held out", found[k - 1].held_out.unwrap(), want, 1e-12);
+    }
+    assert!(found[2].held_out > found[1].held_out && found[1].held_out > found[0].held_out);
+    let bad = Selection { folds: 4, ..selection };
+    assert!(bad.candidates(&sequences, |_| {}).unwrap_err().to_string().starts_with("folds is 4"));
+}
+
+#[test]
+fn fits_go_on_from_checkpoints() {
+    let mut numbers = Numbers(13);
+    let start = numbers.model(3, 2, 2, CovarianceModel::VVV, 3.0);
+    let x = numbers.array(200, 2) * 3.0;
+    let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
+    let options = Options { n_iter: 8, ..Options::default() };
+    let mut checkpoint = None;
+    let whole = options
+        .fit_watched(start, Vec::new(), &sequences, |model, history| {
+            if history.len() == 5 {
+                checkpoint = Some((model.clone(), history.to_vec()));
+            }
+        })
+        .unwrap();
+    let (model, history) = checkpoint.unwrap();
+    assert_eq!(history, whole.history[..5]);
+    assert_eq!(options.fit_watched(model.clone(), history.clone(), &sequences, |_, _| {}).unwrap(), whole);
+    let other = (numbers.array(200, 2) * 3.0, [200]);
+    let other = Sequences::new(Samples::from_f64(other.0.view()).unwrap(), &other.1).unwrap();
+    let error = options.fit_watched(model, history, &other, |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("give the data of the checkpoint"), "{error}");
+}
+
+/// One chunk is an iteration; with α = 1 equal chunks stay one; and a stream of chunks finds the truth.
+#[test]
+fn a_stream_teaches_a_model() {
+    let mut numbers = Numbers(14);
+    let truth = numbers.model(3, 1, 2, CovarianceModel::VVI, 8.0);
+    let chunk = |seed| truth.sample(2000, seed, None).unwrap().0;
+    let options = Options { reg_covar: 0.0, ..Options::default() };
+    let first = chunk(0);
+    let sequences = Sequences::new(Samples::from_f64(first.view()).unwrap(), &[500; 4]).unwrap();
+    let start = HiddenMarkov::start(3, CovarianceModel::VVI, &sequences, 0).unwrap();
+    let mut stream = Stream::new(1.0).unwrap();
+    let (want, log_likelihood) = options.step(&start, &sequences).unwrap();
+    for _ in 0..2 {
+        let (got, of_chunk) = options.learn(&start, &sequences, &mut stream).unwrap();
+        assert_eq!(of_chunk, log_likelihood);
+        got.transmat().iter().zip(want.transmat()).for_each(|(got, want)| near("transition", *got, *want, 1e-12));
+        let means = [&got, &want].map(|model| model.emissions().means().to_owned());
+        means[0].iter().zip(&means[1]).for_each(|(got, want)| near("mean", *got, *want, 1e-12));
+        let covariances = got.emissions().covariances().iter().zip(want.emissions().covariances().iter());
+        covariances.for_each(|(got, want)| near("covariance", got, want, 1e-11));
+    }
+    let mut stream = Stream::new(0.7).unwrap();
+    let mut model = options.fit(start, &sequences).unwrap().model;
+    let before = model.clone();
+    for seed in 1..60 {
+        let x = chunk(seed);
+        let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[500; 4]).unwrap();
+        model = options.learn(&model, &sequences, &mut stream).unwrap().0;
+    }
+    // Per row, on rows that none has seen.
+    let x = truth.sample(50_000, 1000, None).unwrap().0;
+    let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
+    let score = |model: &HiddenMarkov| model.score(&sequences).unwrap()[0];
+    assert!(score(&truth) - score(&model) < 0.2 * (score(&truth) - score(&before)));
+    assert!(Stream::new(0.5).unwrap_err().to_string().starts_with("decay is 0.5"));
 }
 
 #[cfg(feature = "serde")]

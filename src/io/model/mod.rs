@@ -15,7 +15,7 @@ pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variati
 pub use contents::{FitSummary, Model};
 pub use fit_log::FitLog;
 pub use groups::{GroupFit, GroupModels, GroupOutput};
-pub use hmm::{read_hidden_markov, write_hidden_markov};
+pub use hmm::HiddenMarkovFile;
 pub use json::{model_to_json, parse_model, read_text};
 
 use super::{Output, Problem, Result};

@@ -164,6 +164,9 @@ struct Fit {
     /// Added to the variances
     #[arg(long, value_name = "VARIANCE", default_value_t = 1e-6)]
     reg_covar: f64,
+    /// Where to compute the iterations: cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: Device,
     /// Seed of the random numbers of the start
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
@@ -177,7 +180,7 @@ impl Fit {
         refuse_overlap([Some(&self.output)], self.data.table.inputs())?;
         let output = Output::create(&self.output)?;
         let (by, loaded) = (self.data.table.describe(), self.data.load(None)?);
-        let sequences = loaded.sequences()?;
+        let sequences = loaded.sequences()?.on(self.device)?;
         let (n_iter, tol, reg_covar) = (self.max_iter, self.tol, self.reg_covar);
         let options = Options { n_iter, tol, reg_covar, ..Options::default() };
         let line = ProgressLine::start("fitting");

@@ -76,6 +76,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     params: str
     init_params: str
     missing: bool
+    device: str = "cpu"
     n_features: int
     hmmlearn_compatible: bool
     algorithm: str
@@ -97,7 +98,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _step(self, sequences: _core.Sequences) -> float:
         raise NotImplementedError
 
-    def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None) -> _core.Sequences:
+    def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None, device: str = "cpu") -> _core.Sequences:
         x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if self.missing else True)
         if lengths is None:
             sizes = [len(x)]
@@ -106,7 +107,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             if bad := [length for length in sizes if length < 1 or length != int(length)]:
                 raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
         weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
-        return _core.Sequences(x, [int(length) for length in sizes], weights, self.missing)
+        return _core.Sequences(x, [int(length) for length in sizes], weights, self.missing, device)
 
     def _fitted(self) -> _core.HiddenMarkov:
         check_is_fitted(self, "startprob_")
@@ -239,7 +240,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
         Returns: self : object -- The estimator.
         """
-        sequences = self._sequences(X, lengths, sequence_weight)
+        sequences = self._sequences(X, lengths, sequence_weight, self.device)
         complete = np.asarray(X, dtype=np.float64)
         sizes = np.array([len(complete)] if lengths is None else lengths)
         self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)

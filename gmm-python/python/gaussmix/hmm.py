@@ -45,6 +45,7 @@ class GaussianHMM(WithCovariances):
         What a fit updates, and what it starts anew: 's' startprob, 't' transmat, 'm' means, 'c' covars.
     implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    device : str, default='cpu' -- Where a fit computes: 'cpu', 'cuda' or 'cuda:N' (the GPU of number N).
     hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
     Attributes:
     startprob_ : ndarray of shape (n_components,) -- The probability of each state at the start.
@@ -81,6 +82,7 @@ class GaussianHMM(WithCovariances):
         init_params: str = "stmc",
         implementation: str = "log",
         missing: bool = False,
+        device: str = "cpu",
         hmmlearn_compatible: bool = False,
     ) -> None:
         self.n_components, self.covariance_type, self.min_covar = n_components, covariance_type, min_covar
@@ -89,7 +91,7 @@ class GaussianHMM(WithCovariances):
         self.covars_prior, self.covars_weight = covars_prior, covars_weight
         self.algorithm, self.random_state, self.n_iter, self.tol, self.verbose = algorithm, random_state, n_iter, tol, verbose
         self.params, self.init_params, self.implementation = params, init_params, implementation
-        self.missing, self.hmmlearn_compatible = missing, hmmlearn_compatible
+        self.missing, self.device, self.hmmlearn_compatible = missing, device, hmmlearn_compatible
         self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
 
     def _init(self, X: Array, lengths: Any = None) -> None:

@@ -14,9 +14,19 @@
 //!   write and read K float64 numbers.
 use super::ChainArgs;
 
+/// Whether the transitions are in shared memory: registers have no room for them beside the sums of pairs.
+pub const fn in_shared_memory(capacity: usize) -> bool {
+    capacity > 16
+}
+
+/// Bytes of the transitions and their transpose in shared memory.
+const fn matrix_bytes(capacity: usize) -> usize {
+    if in_shared_memory(capacity) { 2 * capacity * capacity * size_of::<f64>() } else { 0 }
+}
+
 /// Dynamic shared memory of a launch.
-pub const fn shared_bytes(block_dim: u32) -> usize {
-    2 * block_dim as usize * size_of::<f64>()
+pub const fn shared_bytes(capacity: usize, block_dim: u32) -> usize {
+    matrix_bytes(capacity) + 2 * block_dim as usize * size_of::<f64>()
 }
 
 /// Sums of a unit: those of pairs (C, C), where j comes first, and of first rows (C,).

@@ -100,14 +100,14 @@ pub struct Posteriors<'a, T: Element> {
 
 impl<T: Element> Posteriors<'_, T> {
     pub fn grid(&self) -> Grid {
-        self.chain.grid(self.n, posteriors::shared_bytes(BLOCK))
+        self.chain.grid(self.n, posteriors::shared_bytes(capacity(self.chain.k), BLOCK))
     }
 }
 
 launch!([T], Posteriors<'_, T>, PosteriorsArgs<T>, "chain_posteriors", |launch, grid, what| {
     let (capacity, rows) = (capacity(launch.chain.k), launch.rows);
     require(what, launch.chain.stride >= rows)?;
-    grid.require_shared(what, posteriors::shared_bytes(grid.threads))?;
+    grid.require_shared(what, posteriors::shared_bytes(capacity, grid.threads))?;
     Ok(PosteriorsArgs {
         chain: launch.chain.argument(launch.chunks, launch.n_chunks, what)?,
         n: launch.n as u32,

@@ -19,6 +19,21 @@ struct Lane<'a, T, const C: usize> {
     slots: Shared<f64>,
 }
 
+/// A column of a matrix, in registers or in shared memory.
+struct Column<const C: usize> {
+    numbers: [f64; C],
+    shared: Shared<f64>,
+}
+
+impl<const C: usize> Column<C> {
+    /// Safety: the number exists.
+    #[inline(always)]
+    unsafe fn get(&self, i: usize) -> f64 {
+        // SAFETY: the caller guarantees it; the memory is written before the first barrier, and then only read.
+        if in_shared_memory(C) { unsafe { self.shared.get(i * C) } } else { self.numbers[i] }
+    }
+}
+
 /// The lane's numbers after the forward recursion.
 #[derive(Clone, Copy)]
 struct Forward {
@@ -50,15 +65,18 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         unsafe { f64::load(self.args.ends.wrapping_add(at)) }
     }
 
-    /// A column of a matrix of the parameters, behind `offset` numbers.
+    /// The lane's column of the transitions, or of the transposed ones.
     #[inline(always)]
-    fn column(self, offset: usize) -> [f64; C] {
-        let mut column = [0.0; C];
-        let from = self.args.chain.parameters.wrapping_add(offset + self.lane as usize);
-        counted!(for i in 0..C {
-            // SAFETY: within the parameters.
-            column[i] = unsafe { f64::load(from.wrapping_add(i * C)) };
-        });
+    fn column(self, transposed: bool) -> Column<C> {
+        let offset = usize::from(transposed) * C * C + self.lane as usize;
+        let mut column = Column { numbers: [0.0; C], shared: Shared::at(0).offset(offset) };
+        if !in_shared_memory(C) {
+            counted!(for i in 0..C {
+                // SAFETY: within the parameters.
+                column.numbers[i] =
+                    unsafe { f64::load(self.args.chain.parameters.wrapping_add(2 * C + offset + i * C)) };
+            });
+        }
         column
     }
 
@@ -87,7 +105,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
     unsafe fn forward(self, rounds: u32) -> Forward {
         let Self { args, chunk, lane, factor, .. } = self;
         let watched = args.chain.watched != 0;
-        let transitions = self.column(2 * C);
+        let transitions = self.column(false);
         // SAFETY: within the parameters; a chunk that does not begin a sequence has ends.
         let (start, mut v) = unsafe {
             let start = f64::load(args.chain.parameters.wrapping_add(C + lane as usize));
@@ -103,9 +121,9 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                 let (mut products, mut sums) = ([0.0; 2], [0.0; 2]);
                 counted!(for i in (0..C).step_by(2) {
                     // SAFETY: written before `warp_sync`.
-                    let pair = unsafe { before.get_pair(i) };
+                    let (pair, a) = unsafe { (before.get_pair(i), [transitions.get(i), transitions.get(i + 1)]) };
                     counted!(for l in 0..2 {
-                        products[l] = fma64(pair[l], transitions[i + l], products[l]);
+                        products[l] = fma64(pair[l], a[l], products[l]);
                         sums[l] += pair[l];
                     });
                 });
@@ -150,7 +168,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
     #[inline(always)]
     unsafe fn backward(self, rounds: u32, forward: Forward, weight: f64, pairs: &mut [f64; C]) -> f64 {
         let Self { args, chunk, lane, factor, .. } = self;
-        let transitions = self.column(2 * C + C * C);
+        let transitions = self.column(true);
         let Forward { mut alpha, mut scale, .. } = forward;
         // SAFETY: such a chunk has ends.
         let exit = if chunk.ends == WHOLE { 1.0 } else { unsafe { self.end(1) } };
@@ -179,9 +197,9 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                 let mut products = [0.0; 2];
                 counted!(for j in (0..C).step_by(2) {
                     // SAFETY: written before `warp_sync`.
-                    let pair = unsafe { weighted.get_pair(j) };
+                    let (pair, a) = unsafe { (weighted.get_pair(j), [transitions.get(j), transitions.get(j + 1)]) };
                     counted!(for l in 0..2 {
-                        products[l] = fma64(pair[l], transitions[j + l], products[l]);
+                        products[l] = fma64(pair[l], a[l], products[l]);
                         pairs[j + l] = fma64(alphas[r], pair[l], pairs[j + l]);
                     });
                 });
@@ -217,10 +235,19 @@ unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
     };
     // SAFETY: within the parameters.
     let factor = unsafe { f64::load(args.chain.parameters.wrapping_add(lane as usize)) };
-    let slots = Shared::<f64>::at(0).offset(thread_idx() as usize / C * (2 * C));
+    let thread = thread_idx() as usize;
+    if in_shared_memory(C) {
+        counted!(for i in (thread..2 * C * C).step_by(block_dim() as usize) {
+            // SAFETY: as many numbers in both places.
+            unsafe { Shared::<f64>::at(0).set(i, f64::load(args.chain.parameters.wrapping_add(2 * C + i))) };
+        });
+        barrier!();
+    }
+    let slots = Shared::<f64>::at(matrix_bytes(C)).offset(thread / C * (2 * C));
     let (mut pairs, mut start) = ([0.0; C], 0.0);
     // The bounds are the same for all lanes of the warp, so that all take part in exchanges.
-    counted!(for i in 0..most(to - from) {
+    let chunks = most(to - from);
+    counted!(for i in 0..chunks {
         let number = from + i;
         let here = number < to;
         // SAFETY: the chunk exists, and so do its rows and ends; all lanes of the warp take part.

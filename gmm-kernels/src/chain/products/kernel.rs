@@ -105,7 +105,8 @@ unsafe fn body<T: Float, const C: usize>(args: &ProductsArgs<T>) {
         row.numbers[j] = if j as u32 == lane { 1.0 } else { 0.0 };
     });
     // The bound is the same for all lanes of the warp, so that all take part in exchanges.
-    counted!(for n in (0..most(chunk.rows)).step_by(AHEAD as u32) {
+    let rounds = most(chunk.rows);
+    counted!(for n in (0..rounds).step_by(AHEAD as u32) {
         // SAFETY: rows of the chunk.
         let (densities, largest) = unsafe { densities::<T, C, false>(chain, chunk, lane, n, factor) };
         warp_sync();

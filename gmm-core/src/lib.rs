@@ -16,7 +16,7 @@
 //! statistics: freeze, prior, constrained
 //! variational: prior, gamma, expectations, mixture, m_step, bound
 //! data: array, float, ranges, weights, noise, samples, patterns, true_values, frame
-//! contract: metropolis, sampling, draw, labels, evaluator
+//! contract: metropolis, sampling, markov, draw, labels, evaluator
 //! backends: parts, lazy, chunked, sharded, labelled, missing, noisy, enough_digits, device_parameters, reference, noisy_reference, cpu
 //! operations: adapt, score_function, gradient, regression, impute, denoise
 //! ```

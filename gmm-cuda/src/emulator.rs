@@ -13,6 +13,7 @@ mod estep;
 mod fit;
 mod general;
 mod likelihood;
+mod markov;
 mod metropolis;
 mod noise_component;
 mod noisy;

@@ -8,6 +8,7 @@ use super::source::Source;
 use gmm_core::backends::device_parameters::Deviations;
 use gmm_core::backends::enough_digits::FramedEvaluator;
 use gmm_core::contract::evaluator::{DataFacts, Description, Evaluator};
+use gmm_core::contract::markov::{Markov, MarkovChain, MarkovSums};
 use gmm_core::data::frame::Frame;
 use gmm_core::data::samples::Rows;
 use gmm_core::error::Result;
@@ -107,5 +108,16 @@ impl Evaluator for Float64<'_> {
     fn predict_proba(&mut self, mixture: &Mixture) -> Result<Array2<f64>> {
         self.latest = general::VARIANT;
         self.general.predict_proba(&mut self.data, &self.samples, mixture)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        Some(self)
+    }
+}
+
+impl Markov for Float64<'_> {
+    fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
+        let (general, data) = self.general();
+        general.expectations(data, chain)
     }
 }

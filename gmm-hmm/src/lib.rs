@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 mod chunks;
+mod device;
 mod emissions;
 mod error;
 mod expectations;

@@ -163,11 +163,17 @@ impl HiddenMarkov {
         })
     }
 
-    /// Computes the E-step.
+    /// Computes the E-step, on the [device of the sequences](Sequences::on) if it can.
     ///
     /// # Errors
     /// [`Error::ImpossibleSequence`]; [`Error::Host`] for another D.
     pub fn expectations(&self, sequences: &Sequences<'_>) -> Result<Expectations> {
+        check_features(self.n_features(), sequences)?;
+        if let Some(device) = sequences.device()
+            && let Some(expectations) = device.expectations(self, sequences)?
+        {
+            return Ok(expectations);
+        }
         expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK)
     }
 

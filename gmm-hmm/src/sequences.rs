@@ -1,6 +1,7 @@
 //! Rows divided into sequences.
+use crate::device::OnDevice;
 use crate::error::{Error, Result};
-use gmm_host::Samples;
+use gmm_host::{Device, Samples};
 use std::ops::Range;
 
 /// Samples (N, D), whose rows are one sequence after another. Missing values are allowed if the samples allow them.
@@ -10,6 +11,7 @@ pub struct Sequences<'a> {
     /// The first row of each sequence, and N (S + 1,).
     starts: Vec<usize>,
     weights: Option<Vec<f64>>,
+    device: Option<OnDevice<'a>>,
 }
 
 impl<'a> Sequences<'a> {
@@ -31,14 +33,14 @@ impl<'a> Sequences<'a> {
         match (lengths.is_empty(), samples.n_samples()) {
             (true, _) => Err(Error::NoSequence),
             (_, n_samples) if n_samples != sum => Err(Error::Lengths { sum, n_samples }),
-            _ => Ok(Self { samples, starts, weights: None }),
+            _ => Ok(Self { samples, starts, weights: None, device: None }),
         }
     }
 
     /// Takes all samples as one sequence.
     pub fn one(samples: Samples<'a>) -> Self {
         let starts = vec![0, samples.n_samples()];
-        Self { samples, starts, weights: None }
+        Self { samples, starts, weights: None, device: None }
     }
 
     /// Gives each sequence a weight (S,): a sequence of weight w counts as w equal sequences.
@@ -57,6 +59,23 @@ impl<'a> Sequences<'a> {
             true => Ok(Self { weights: Some(weights), ..self }),
             false => Err(Error::NoSequence),
         }
+    }
+
+    /// Computes the E-steps of fits on a device. A GPU, `cuda` or `cuda:N`, holds the rows and takes up to 32 states of
+    /// one Gaussian each; missing values, and rows that exceed its memory, are left to the CPU.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for other devices; [`Error::Host`] for a GPU that cannot be used.
+    pub fn on(self, device: Device) -> Result<Self> {
+        Ok(Self { device: OnDevice::new(device, &self.samples)?, ..self })
+    }
+
+    pub(crate) fn device(&self) -> Option<&OnDevice<'a>> {
+        self.device.as_ref()
+    }
+
+    pub(crate) fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
     }
 
     /// Returns the rows.

@@ -117,6 +117,8 @@ pub mod evaluator {
     #[doc(inline)]
     pub use gmm_core::contract::labels::Labels;
     #[doc(inline)]
+    pub use gmm_core::contract::markov::{Markov, MarkovChain, MarkovSums};
+    #[doc(inline)]
     pub use gmm_core::contract::metropolis::{MetropolisPrior, MetropolisSteps, MetropolisTarget};
     #[doc(inline)]
     pub use gmm_core::contract::sampling::Sampling;

@@ -1,5 +1,6 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels through these only.
 use crate::arrays::{columns, ranges, rows};
+use crate::chain::{capacity, posteriors, products as chain_products};
 use crate::estep::fused_mma::{self, FusedShape};
 use crate::estep::{
     fused, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma, whitened_wgmma,
@@ -68,6 +69,7 @@ fn shape_or_observed(full: bool, gaps: bool) -> &'static str {
 
 const BOTH: [bool; 2] = [false, true];
 const CAPACITIES: [usize; 2] = [8, 32];
+const STATES: [usize; 4] = [4, 8, 16, 32];
 
 /// Runs a statement for all values of the variables.
 macro_rules! each {
@@ -314,6 +316,14 @@ entries! {
     /// Sufficient statistics from responsibilities, with triangles of many features, in float64.
     fn wide_accumulate<T>() -> accumulate::AccumulateArgs<T> =
         "accumulate_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
+
+    /// Each chunk's matrix for a hidden Markov chain of `k` states.
+    fn chain_products<T>(k: usize in STATES) -> chain_products::ProductsArgs<T> =
+        "chain_products_k{:02}_{}", capacity(k), T::SUFFIX;
+
+    /// The posteriors of a hidden Markov chain of `k` states.
+    fn chain_posteriors<T>(k: usize in STATES) -> posteriors::PosteriorsArgs<T> =
+        "chain_posteriors_k{:02}_{}", capacity(k), T::SUFFIX;
 
     /// The parameters of each pattern of missing values.
     fn marginals<T>() -> marginals::MarginalsArgs<T> = "marginals_{}", T::SUFFIX;

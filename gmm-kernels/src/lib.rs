@@ -29,6 +29,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 #[macro_use]
 pub mod simt;
 pub mod arrays;
+pub mod chain;
 pub mod data;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod entries;

@@ -1,8 +1,9 @@
 //! Hidden Markov models.
 use crate::arrays::{self, Matrix, numbers};
-use crate::errors::{file_exception, hmm_exception};
+use crate::errors::{exception, file_exception, hmm_exception};
 use crate::threads::interruptible;
 use gaussmix::data::{Element, Samples, View};
+use gaussmix::device::Device;
 use gaussmix::hmm::{self, Frozen, Hyperparameters, Options, Priors};
 use gaussmix::io::{HiddenMarkovFile, Output};
 use gaussmix::model::Covariances;
@@ -21,14 +22,16 @@ pub struct Sequences(hmm::Sequences<'static>);
 #[pymethods]
 impl Sequences {
     #[new]
-    #[pyo3(signature = (x, lengths, weights=None, missing=false))]
+    #[pyo3(signature = (x, lengths, weights=None, missing=false, device="cpu"))]
     fn new(
         py: Python<'_>,
         x: &Bound<'_, PyAny>,
         lengths: Vec<usize>,
         weights: Option<Vec<f64>>,
         missing: bool,
+        device: &str,
     ) -> PyResult<Self> {
+        let device: Device = device.parse().map_err(exception)?;
         let matrix = Matrix::new(x)?;
         let view = matrix.view();
         let n = match &view {
@@ -41,10 +44,11 @@ impl Sequences {
                 View::F64(x) => copied(x, missing)?,
             };
             let sequences = hmm::Sequences::new(samples, &lengths)?;
-            match weights {
-                Some(weights) => sequences.with_weights(weights),
-                None => Ok(sequences),
-            }
+            let sequences = match weights {
+                Some(weights) => sequences.with_weights(weights)?,
+                None => sequences,
+            };
+            sequences.on(device)
         })?;
         sequences.map(Self).map_err(hmm_exception)
     }

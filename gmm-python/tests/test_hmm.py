@@ -213,6 +213,8 @@ def test_bad_input():
         hmm.GaussianHMM(2, "round").fit(X)
     with pytest.raises(ValueError, match="covariance"):
         hmm.GMMHMM(2, covariance_type="round").fit(X)
+    with pytest.raises(ValueError, match="is reference: take cpu, cuda or cuda:N"):
+        hmm.GaussianHMM(2, device="reference").fit(X)
     with pytest.raises(ValueError):
         model("full").covars_ = np.zeros((3, 4, 4))
     impossible = model()

@@ -171,6 +171,9 @@ struct Fit {
     /// largest log-likelihood, instead of the least BIC
     #[arg(long, value_name = "N", default_value_t = 0)]
     folds: usize,
+    /// Where to compute the iterations: cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: Device,
     /// Seed of the random numbers of the start
     #[arg(long = "random-state", visible_alias = "seed", value_name = "SEED", default_value_t = 0)]
     seed: u64,
@@ -192,7 +195,7 @@ impl Fit {
             bail!("--checkpoint: the fit of one number of states has a checkpoint; give one with -k")
         }
         let (by, loaded) = (self.data.table.describe(), self.data.load(None)?);
-        let sequences = loaded.sequences()?;
+        let sequences = loaded.sequences()?.on(self.device)?;
         let (n_iter, tol, reg_covar) = (self.max_iter, self.tol, self.reg_covar);
         let selection = Selection {
             n_states: self.k,

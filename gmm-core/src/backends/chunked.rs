@@ -5,6 +5,7 @@ use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{
     DataFacts, Description, Evaluator, cannot_share, check_features, check_responsibilities, data_facts, shift_row,
 };
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples, check_rows};
 use crate::error::{Error, Result};
@@ -232,6 +233,10 @@ impl Evaluator for ChunkedEvaluator<'_> {
     }
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

@@ -4,6 +4,7 @@
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
+use crate::contract::markov::{Markov, MarkovChain, MarkovSums};
 use crate::contract::metropolis::{MetropolisSteps, MetropolisTarget};
 use crate::contract::sampling::Sampling;
 use crate::data::frame::Frame;
@@ -257,6 +258,19 @@ impl<'a, E: FramedEvaluator + 'a> Evaluator for EnoughDigits<'a, E> {
 
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        Some(self)
+    }
+}
+
+impl<'a, E: FramedEvaluator + 'a> Markov for EnoughDigits<'a, E> {
+    fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
+        self.evaluate(chain.emissions, Operation::Statistics, |side| match side.markov() {
+            Some(markov) => markov.expectations(chain),
+            None => Ok(None),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::compensated::neumaier_sum;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, check_features, data_facts, responsibilities};
 use crate::contract::labels::Labels;
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples, check_rows};
 use crate::error::{Error, Result};
@@ -244,6 +245,10 @@ impl Evaluator for LabelledEvaluator<'_> {
     }
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

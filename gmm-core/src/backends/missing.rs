@@ -2,6 +2,7 @@
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples};
 use crate::error::Result;
@@ -133,6 +134,10 @@ impl<'a, C: Evaluator + 'a> Evaluator for MissingEngine<'a, C> {
 
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

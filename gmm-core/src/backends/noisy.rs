@@ -8,6 +8,7 @@ use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{
     DataFacts, Description, Evaluator, check_features, check_responsibilities, data_facts, draw_by_scores,
 };
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples};
 use crate::error::{Error, Result};
@@ -291,6 +292,10 @@ impl Evaluator for NoisyEvaluator<'_> {
 
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

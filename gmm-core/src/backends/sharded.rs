@@ -5,6 +5,7 @@ use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{
     DataFacts, Description, Evaluator, check_features, check_responsibilities, data_facts, shift_row,
 };
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, check_rows};
 use crate::error::{Error, Result};
@@ -179,6 +180,10 @@ impl Evaluator for ShardedEvaluator<'_> {
     }
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

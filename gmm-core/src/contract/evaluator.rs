@@ -1,6 +1,7 @@
 //! The interface of all backends.
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::labels::Labels;
+use crate::contract::markov::Markov;
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples};
 use crate::error::{Error, Result};
@@ -197,6 +198,11 @@ pub trait Evaluator: Send {
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         None
     }
+
+    /// Returns the operation for hidden Markov models, if this evaluator has it.
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
+    }
 }
 
 pub(crate) fn cannot_share() -> Error {
@@ -249,6 +255,7 @@ macro_rules! pass_on {
             use $crate::contract::draw::{Draw, Drawn};
             use $crate::error::Result;
             use $crate::contract::evaluator::{DataFacts, Description, Evaluator};
+            use $crate::contract::markov::Markov;
             use $crate::model::mixture::Mixture;
             use $crate::precision::{Operation, Precision};
             use $crate::contract::sampling::Sampling;
@@ -274,6 +281,7 @@ macro_rules! pass_on {
                 fn predict(&mut $self, mixture: &Mixture) -> Result<Vec<usize>> { $inner.predict(mixture) }
                 fn predict_proba(&mut $self, mixture: &Mixture) -> Result<Array2<f64>> { $inner.predict_proba(mixture) }
                 fn sampling(&mut $self) -> Option<&mut dyn Sampling> { $inner.sampling() }
+                fn markov(&mut $self) -> Option<&mut dyn Markov> { $inner.markov() }
             }
         };
     };

@@ -2,5 +2,6 @@
 pub mod draw;
 pub mod evaluator;
 pub mod labels;
+pub mod markov;
 pub mod metropolis;
 pub mod sampling;

@@ -14,7 +14,7 @@ pub(crate) mod products_mma;
 pub(crate) mod products_shapes;
 mod products_statistics;
 pub(crate) mod products_wgmma;
-mod reduce_slices;
+pub(crate) mod reduce_slices;
 mod split;
 mod split_component;
 mod sums;

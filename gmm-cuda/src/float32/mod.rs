@@ -22,6 +22,7 @@ use crate::source::Source;
 use gmm_core::backends::device_parameters::{Deviations, DeviceParameters};
 use gmm_core::backends::enough_digits::FramedEvaluator;
 use gmm_core::contract::evaluator::{DataFacts, Description, Evaluator, check_features};
+use gmm_core::contract::markov::{Markov, MarkovChain, MarkovSums};
 use gmm_core::contract::metropolis::{MetropolisSteps, MetropolisTarget};
 use gmm_core::contract::sampling::Sampling;
 use gmm_core::data::frame::Frame;
@@ -383,6 +384,17 @@ impl Evaluator for Float32<'_> {
 
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        Some(self)
+    }
+}
+
+impl Markov for Float32<'_> {
+    fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
+        let (general, data) = self.general();
+        general.expectations(data, chain)
     }
 }
 

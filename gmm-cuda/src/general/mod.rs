@@ -1,5 +1,6 @@
 //! Every operation, for any K, D, covariance type and element type, with sample weights, by the kernels `density`,
 //! `posterior` and `accumulate` in turn. Other kernels are faster, each for some operations and shapes.
+mod chain;
 pub(super) mod launches;
 pub(crate) mod layout;
 
@@ -16,6 +17,7 @@ use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::device::layout::STRIDE;
+use chain::Chains;
 use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::contract::evaluator::{
     far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample,
@@ -144,6 +146,7 @@ pub struct General<T: Plain> {
     /// The results for each sample of a piece.
     scores: DeviceBuffer<f64>,
     labels: DeviceBuffer<u32>,
+    chains: Option<Chains>,
 }
 
 #[derive(Clone, Copy)]
@@ -163,6 +166,7 @@ impl<T: Element> General<T> {
             sums: allocate(1)?,
             scores: allocate(1)?,
             labels: allocate(1)?,
+            chains: None,
         })
     }
 
@@ -319,10 +323,15 @@ impl<T: Element> General<T> {
             // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * piece)?;
         }
+        self.write(data, ready)?;
+        Ok(Shape { piece, posterior_blocks: blocks, slices })
+    }
+
+    /// Sends the parameters to the device.
+    fn write(&mut self, data: &DeviceSamples<T>, ready: &Ready<'_, T>) -> Result<()> {
         let Ready { parameters, layout, centres, .. } = ready;
         self.parameters.fill(layout.len(), |to| layout.write(parameters, centres, to))?;
-        self.parameters.send(&data.pass(0).stream)?.wait()?;
-        Ok(Shape { piece, posterior_blocks: blocks, slices })
+        self.parameters.send(&data.pass(0).stream)?.wait().map(drop)
     }
 
     /// Starts the launches over some samples, which follow `done` others, and the copies of the goal's results.

@@ -7,6 +7,7 @@ mod gpu_harness;
 mod arrays;
 mod evaluator;
 mod fit_many;
+mod markov;
 mod metropolis;
 mod missing;
 mod missing_patterns;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         timed("shapes", shapes::TIMED),
         suite("arrays", arrays::tests()),
         suite("fit_many", fit_many::tests()),
+        suite("markov", markov::tests()),
         suite("metropolis", metropolis::tests()),
         suite("missing", missing::tests()),
         suite("missing_patterns", missing_patterns::tests()),

@@ -73,7 +73,9 @@ class TooFewSamplesError(ValueError): ...
 
 @final
 class Sequences:
-    def __new__(cls, x: _Floats, lengths: Sequence[int], weights: Sequence[float] | None = None, missing: bool = False) -> Self: ...
+    def __new__(
+        cls, x: _Floats, lengths: Sequence[int], weights: Sequence[float] | None = None, missing: bool = False, device: str = "cpu"
+    ) -> Self: ...
 
 @final
 class HiddenMarkov:

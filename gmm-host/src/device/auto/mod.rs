@@ -12,6 +12,7 @@ use gmm_core::backends::cpu::CpuEvaluator;
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::contract::draw::{Draw, Drawn};
 use gmm_core::contract::evaluator::{DataFacts, Description, Evaluator, check_features, data_facts, draw_by_scores};
+use gmm_core::contract::markov::Markov;
 use gmm_core::contract::metropolis::{MetropolisSteps, MetropolisTarget};
 use gmm_core::contract::sampling::Sampling;
 use gmm_core::data::samples::{Rows, Samples};
@@ -360,6 +361,10 @@ impl Evaluator for AutoEvaluator<'_> {
 
     fn sampling(&mut self) -> Option<&mut dyn Sampling> {
         Some(self)
+    }
+
+    fn markov(&mut self) -> Option<&mut dyn Markov> {
+        None
     }
 }
 

@@ -29,7 +29,7 @@ States = NDArray[np.int64]
 Lengths = ArrayLike | None
 
 
-def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: bool) -> _core.Sequences:
+def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: bool, device: str = "cpu") -> _core.Sequences:
     """Check rows and divide them into sequences."""
     x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if missing else True)
     if lengths is None:
@@ -39,7 +39,7 @@ def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: b
         if bad := [length for length in sizes if length < 1 or length != int(length)]:
             raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
     weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
-    return _core.Sequences(x, [int(length) for length in sizes], weights, missing)
+    return _core.Sequences(x, [int(length) for length in sizes], weights, missing, device)
 
 
 @documented
@@ -91,6 +91,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     params: str
     init_params: str
     missing: bool
+    device: str = "cpu"
     n_features: int
     hmmlearn_compatible: bool
     algorithm: str
@@ -154,8 +155,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._set(engine)
         return log_prob
 
-    def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None) -> _core.Sequences:
-        return sequences_of(X, lengths, weights, self.missing)
+    def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None, device: str = "cpu") -> _core.Sequences:
+        return sequences_of(X, lengths, weights, self.missing, device)
 
     def _fitted(self) -> _core.HiddenMarkov:
         check_is_fitted(self, "startprob_")
@@ -302,7 +303,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
         Returns: self : object -- The estimator.
         """
-        sequences = self._sequences(X, lengths, sequence_weight)
+        sequences = self._sequences(X, lengths, sequence_weight, self.device)
         complete = np.asarray(X, dtype=np.float64)
         sizes = np.array([len(complete)] if lengths is None else lengths)
         self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)

@@ -39,6 +39,7 @@ class GaussianHMM(WithCovariances):
         What a fit updates, and what it starts anew: 's' startprob, 't' transmat, 'm' means, 'c' covars.
     implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    device : str, default='cpu' -- Where a fit computes: 'cpu', 'cuda' or 'cuda:N' (the GPU of number N).
     hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
     Attributes:
     startprob_ : ndarray of shape (n_components,) -- The probability of each state at the start.
@@ -75,6 +76,7 @@ class GaussianHMM(WithCovariances):
         init_params: str = "stmc",
         implementation: str = "log",
         missing: bool = False,
+        device: str = "cpu",
         hmmlearn_compatible: bool = False,
     ) -> None:
         self._take(locals())

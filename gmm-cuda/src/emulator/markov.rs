@@ -1,0 +1,158 @@
+//! The E-step of hidden Markov models, against the CPU's.
+use super::{flat, of_each_type};
+use crate::float32::Float32;
+use crate::float64::Float64;
+use crate::options::CudaOptions;
+use crate::source::Source;
+use gmm_core::backends::device_parameters::Deviations;
+use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::contract::markov::{MarkovChain, MarkovSums};
+use gmm_core::data::samples::Samples;
+use gmm_core::error::Error;
+use gmm_core::model::mixture::Mixture;
+use gmm_hmm::{HiddenMarkov, Sequences};
+use ndarray::{Array1, Array2, arr1, arr2, s};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::StandardNormal;
+
+/// Rows of runs near one mean after the other, so that a path has long stays and changes.
+fn rows(rng: &mut impl Rng, n: usize, mixture: &Mixture) -> Array2<f64> {
+    let (k, d) = mixture.means().dim();
+    Array2::from_shape_fn((n, d), |(i, j)| mixture.means()[[i / 7 * 3 % k, j]] + rng.sample::<f64, _>(StandardNormal))
+}
+
+fn random_rows(rng: &mut impl Rng, k: usize) -> Array2<f64> {
+    let mut a = Array2::from_shape_simple_fn((k, k), || rng.random_range(0.05..1.0));
+    a.outer_iter_mut().for_each(|mut row| row /= row.sum());
+    a
+}
+
+/// Returns the sums in float64 or float32, which must be the same bits in a second run.
+fn sums(
+    model: &HiddenMarkov,
+    x: &Array2<f64>,
+    lengths: &[usize],
+    weights: Option<&[f64]>,
+    float64: bool,
+) -> Option<MarkovSums> {
+    let samples = Samples::from_f64(x.view()).unwrap();
+    let source = Source::Host(samples, 0);
+    let options = CudaOptions::default();
+    let mut engine: Box<dyn Evaluator + '_> = match float64 {
+        true => Box::new(Float64::new(source, Deviations::InFrame, &options).unwrap()),
+        false => Box::new(Float32::new(source, &options).unwrap()),
+    };
+    let (start, transitions) = (model.startprob(), model.transmat());
+    let chain = MarkovChain { emissions: model.emissions(), start, transitions, lengths, weights };
+    let first = engine.markov().unwrap().expectations(&chain).unwrap();
+    assert_eq!(first, engine.markov().unwrap().expectations(&chain).unwrap(), "the same bits");
+    first
+}
+
+fn compare(model: &HiddenMarkov, x: &Array2<f64>, lengths: &[usize], weights: Option<&[f64]>) {
+    // In float32, an exponent of some tens is off by 10⁻⁵, and so are a row's posteriors; their sums over rows, less.
+    for (float64, tolerance) in [(true, 1e-11), (false, 2e-4)] {
+        let x = if float64 { x.clone() } else { x.mapv(|v| f64::from(v as f32)) };
+        let what = format!("K={} float64={float64} {lengths:?}", model.n_states());
+        let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), lengths).unwrap();
+        let scores = model.score(&sequences).unwrap();
+        let sequences = match weights {
+            Some(weights) => sequences.with_weights(weights.to_vec()).unwrap(),
+            None => sequences,
+        };
+        let truth = model.expectations(&sequences).unwrap();
+        let got = sums(model, &x, lengths, weights, float64).expect(&what);
+        let near = |got: f64, truth: f64, scale: f64, name: &str| {
+            assert!((got - truth).abs() <= tolerance * scale, "{what}, {name}: {got} for {truth}");
+        };
+        let n = x.nrows() as f64 * 3.0;
+        for (got, truth) in got.log_likelihoods.iter().zip(&scores) {
+            near(*got, *truth, truth.abs().max(10.0), "log-likelihood");
+        }
+        near(got.statistics.log_likelihood(), truth.log_likelihood, truth.log_likelihood.abs().max(10.0), "total");
+        near(got.statistics.weight(), truth.statistics.weight(), n, "weight");
+        got.start
+            .iter()
+            .zip(&truth.start)
+            .for_each(|(got, truth)| near(*got, *truth, 3.0 * lengths.len() as f64, "start"));
+        got.transitions.iter().zip(&truth.transitions).for_each(|(got, truth)| near(*got, *truth, n, "transitions"));
+        for (c, count) in truth.statistics.counts().iter().enumerate() {
+            near(got.statistics.counts()[c], *count, n, "count");
+            if *count > 0.1 {
+                for (a, b) in got.statistics.means().row(c).iter().zip(truth.statistics.means().row(c)) {
+                    near(*a, *b, n / count * 10.0, "mean");
+                }
+            }
+        }
+        for (a, b) in flat(got.statistics.scatter()).into_iter().zip(flat(truth.statistics.scatter())) {
+            near(a, b, 100.0 * n, "scatter");
+        }
+    }
+}
+
+/// Every capacity, full and not, and every covariance type, over whole sequences and chunks of them; a chunk has 128
+/// rows.
+#[test]
+fn sums_are_those_of_the_cpu() {
+    let lengths: [&[usize]; 6] = [&[1], &[128], &[129], &[300, 1, 129, 40], &[2, 1, 5, 1, 1, 3, 2, 4, 60, 7], &[513]];
+    for (case, k) in [1, 2, 3, 4, 5, 8, 11, 17, 32].into_iter().enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(k as u64);
+        let d = [1, 3, 2, 9][case % 4];
+        for (i, mixture) in of_each_type(&mut rng, k, d).into_iter().enumerate() {
+            let lengths = lengths[(case + 2 * i) % lengths.len()];
+            let x = rows(&mut rng, lengths.iter().sum(), &mixture);
+            let transmat = random_rows(&mut rng, k);
+            let startprob = random_rows(&mut rng, k).row(0).to_owned();
+            let model = HiddenMarkov::new(startprob, transmat, mixture).unwrap();
+            let weights: Vec<f64> = (0..lengths.len()).map(|s| [1.0, 0.0, 2.5][s % 3]).collect();
+            compare(&model, &x, lengths, (i % 2 == 0).then_some(&weights));
+        }
+    }
+}
+
+/// The chunks of a size do not matter, and neither do transitions of probability zero where no state is lost.
+#[test]
+fn transitions_of_zero() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mixture = of_each_type(&mut rng, 3, 2).remove(0);
+    let circle = arr2(&[[0.7, 0.3, 0.0], [0.0, 0.8, 0.2], [0.4, 0.0, 0.6]]);
+    let model = HiddenMarkov::new(arr1(&[1.0, 0.0, 0.0]), circle, mixture).unwrap();
+    let lengths = [200, 31];
+    let x = rows(&mut rng, 231, model.emissions());
+    compare(&model, &x, &lengths, None);
+}
+
+/// The CPU computes where a state is lost that explains later rows, where a sequence is impossible, and for more than 32
+/// states.
+#[test]
+fn what_is_left_to_the_cpu() {
+    let mixture = |means: &Array2<f64>| {
+        let k = means.nrows();
+        let variances = gmm_core::model::covariances::Covariances::Spherical(Array1::from_elem(k, 1.0));
+        Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means.clone(), variances).unwrap()
+    };
+    let means = arr2(&[[0.0], [40.0]]);
+    let one_way = |stay: f64| arr2(&[[stay, 1.0 - stay], [0.0, 1.0]]);
+    let model = |start, transmat| HiddenMarkov::new(start, transmat, mixture(&means)).unwrap();
+    // The first state fits all rows but the last 100 worse and worse, and nothing leads back to it.
+    let mut x = Array2::from_elem((400, 1), 40.0);
+    x.slice_mut(s![300.., ..]).fill(0.0);
+    assert_eq!(sums(&model(arr1(&[1.0, 0.0]), one_way(0.5)), &x, &[400], None, true), None);
+    // Only the second state is possible, and emits no such row.
+    let far = Array2::from_elem((5, 1), 1e160);
+    assert_eq!(sums(&model(arr1(&[0.0, 1.0]), one_way(0.5)), &far, &[5], None, true), None);
+    let many = HiddenMarkov::new(
+        Array1::from_elem(33, 1.0 / 33.0),
+        Array2::from_elem((33, 33), 1.0 / 33.0),
+        mixture(&Array2::zeros((33, 1))),
+    );
+    assert_eq!(sums(&many.unwrap(), &x, &[400], None, true), None);
+    // Lengths that do not add up.
+    let model = model(arr1(&[1.0, 0.0]), one_way(0.5));
+    let samples = Samples::from_f64(x.view()).unwrap();
+    let mut engine = Float64::new(Source::Host(samples, 0), Deviations::InFrame, &CudaOptions::default()).unwrap();
+    let (start, transitions) = (model.startprob(), model.transmat());
+    let chain = MarkovChain { emissions: model.emissions(), start, transitions, lengths: &[399], weights: None };
+    assert!(matches!(engine.markov().unwrap().expectations(&chain), Err(Error::ShapeMismatch { .. })));
+}

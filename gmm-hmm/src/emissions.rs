@@ -11,6 +11,9 @@ use std::ops::Range;
 /// Features from which a matrix product is faster than a loop over tiles.
 const WIDE: usize = 32;
 
+/// The columns of a triangle that one matrix product computes.
+pub(crate) const COLUMNS: usize = 64;
+
 /// A mixture whose components belong to states, M neighbours to each.
 pub(crate) struct Emissions<'a> {
     pub mixture: &'a Mixture,
@@ -154,8 +157,15 @@ impl<'a> Emissions<'a> {
         }
     }
 
+    /// Returns the product with an upper triangular U, without most of its zeros.
     fn transformed(&self, x: ArrayView2<'_, f64>, c: usize, u: ArrayView2<'_, f64>) -> Array2<f64> {
-        product((&x - &self.mixture.means().row(c)).view(), u)
+        let (x, d) = (&x - &self.mixture.means().row(c), u.ncols());
+        let mut y = Array2::zeros(x.raw_dim());
+        for start in (0..d).step_by(COLUMNS) {
+            let end = d.min(start + COLUMNS);
+            y.slice_mut(s![.., start..end]).assign(&product(x.slice(s![.., ..end]), u.slice(s![..end, start..end])));
+        }
+        y
     }
 
     /// Writes the log densities of the states (tiles, K) from those of the components (tiles, K·M), and replaces those

@@ -69,8 +69,8 @@ struct Sums<'a> {
     log_likelihood: f64,
     weight: f64,
     start: Vec<f64>,
-    /// In parts (K, K), without the factors aᵢⱼ.
-    pairs: Vec<[f64; PARTS]>,
+    /// Without the factors aᵢⱼ (K, K).
+    pairs: Vec<f64>,
     moments: Moments<'a>,
 }
 
@@ -167,7 +167,7 @@ impl<'p> Pass<'p, '_> {
         let at_once = match self.wanted {
             Wanted::Sums(centres) => {
                 let form = self.chain.emissions.mixture.covariance_type();
-                ((1 << 25) / Moments::size(centres, form)).clamp(4, 1 << 12)
+                ((1 << 25) / (Moments::size(centres, form) + k * k)).clamp(4, 1 << 12)
             }
             _ => 1 << 12,
         };
@@ -183,13 +183,16 @@ impl<'p> Pass<'p, '_> {
                         _ => self.side_by_side::<SIDE_BY_SIDE>(&segments, of_pieces, room, &slots, &mut results)?,
                     }
                 }
+                if let Some(sums) = &mut results.1 {
+                    sums.moments.add_up();
+                }
                 Ok(results)
             });
             let of_units: Vec<(Vec<(usize, f64)>, Option<Sums<'p>>)> = of_units.collect::<Result<_>>()?;
             for (of_unit, sums) in of_units {
                 of_unit.into_iter().for_each(|(sequence, score)| scores[sequence] += score);
                 match (&mut total, sums) {
-                    (Some(total), Some(sums)) => total.merge(sums),
+                    (Some(total), Some(sums)) => total.merge(&sums),
                     (total, sums) => *total = total.take().or(sums),
                 }
             }
@@ -269,7 +272,7 @@ impl<'p> Pass<'p, '_> {
             }
             sums.weight += piece.weight * piece.rows.len() as f64;
         }
-        add_pairs(&mut sums.pairs, room.pairs());
+        sums.pairs.iter_mut().zip(room.pairs()).for_each(|(pairs, v)| *pairs += sum(v));
         let (rows, r) = room.responsibilities(self.chain);
         sums.moments.add(self.chain.emissions.mixture, samples, rows, r)
     }
@@ -279,7 +282,7 @@ impl<'p> Pass<'p, '_> {
         let Chain { transitions, emissions, .. } = self.chain;
         let k = transitions.n_states;
         let moments = Moments::new(centres, emissions.mixture.covariance_type());
-        Some(Sums { log_likelihood: 0.0, weight: 0.0, start: vec![0.0; k], pairs: vec![[0.0; PARTS]; k * k], moments })
+        Some(Sums { log_likelihood: 0.0, weight: 0.0, start: vec![0.0; k], pairs: vec![0.0; k * k], moments })
     }
 
     /// An impossible sequence has no expectations.
@@ -301,7 +304,7 @@ impl<'p> Pass<'p, '_> {
         total.log_likelihood = scores.iter().enumerate().map(weighted).sum();
         let pair = |(i, j)| match transitions.forward[i * stride + j] {
             0.0 => 0.0,
-            probability => probability * sum(&total.pairs[i * k + j]),
+            probability => probability * total.pairs[i * k + j],
         };
         let pairs = Array2::from_shape_fn((k, k), pair);
         (total.moments.into_sums(total.weight, total.log_likelihood), total.start.into(), pairs)
@@ -309,17 +312,11 @@ impl<'p> Pass<'p, '_> {
 }
 
 impl Sums<'_> {
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.weight += other.weight;
         self.start.iter_mut().zip(&other.start).for_each(|(sum, v)| *sum += v);
-        add_pairs(&mut self.pairs, &other.pairs);
-        self.moments.merge(other.moments);
-    }
-}
-
-fn add_pairs(sums: &mut [[f64; PARTS]], others: &[[f64; PARTS]]) {
-    for (sum, other) in sums.iter_mut().zip(others) {
-        sum.iter_mut().zip(other).for_each(|(sum, v)| *sum += v);
+        self.pairs.iter_mut().zip(&other.pairs).for_each(|(sum, v)| *sum += v);
+        self.moments.merge(&other.moments);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The moments of rows from given responsibilities.
 use crate::chunks::BLOCK;
-use crate::emissions::matrix;
+use crate::emissions::{COLUMNS, matrix};
 use crate::error::Result;
 use crate::lattice::{PARTS, add_parts, sum};
 use crate::tile::{LANES, Lanes, fill};
 use gmm_core::model::linalg::product;
 use gmm_host::linalg::vectorised;
 use gmm_host::{CentredSums, CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, Samples, View};
-use ndarray::{Array1, Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 
 /// Features from which a matrix product is faster than a loop over tiles.
 const WIDE: usize = 16;
@@ -117,8 +117,8 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// Adds the sums that are in parts.
-    fn add_up(&mut self) {
+    /// Adds up the sums in parts, before the sums are used.
+    pub fn add_up(&mut self) {
         let (n, d) = self.centres.dim();
         let matrices = self.form.has_matrices();
         let of_component = self.second.len() / n;
@@ -152,8 +152,14 @@ impl<'a> Moments<'a> {
             }
             let first = weighted.sum_axis(Axis(0));
             self.first[c * d..][..d].iter_mut().zip(&first).for_each(|(sum, v)| *sum += v);
-            let second = product(weighted.t(), centred.view());
-            self.second[c * d * d..][..d * d].iter_mut().zip(&second).for_each(|(sum, v)| *sum += v);
+            let sums = &mut self.second[c * d * d..][..d * d];
+            for start in (0..d).step_by(COLUMNS) {
+                let end = d.min(start + COLUMNS);
+                let second = product(weighted.slice(s![.., start..end]).t(), centred.slice(s![.., ..end]));
+                for (sums, second) in sums[start * d..].chunks_exact_mut(d).zip(second.outer_iter()) {
+                    sums.iter_mut().zip(second).for_each(|(sum, v)| *sum += v);
+                }
+            }
         }
     }
 
@@ -193,8 +199,7 @@ impl<'a> Moments<'a> {
     }
 
     /// Adds the sums of other rows.
-    pub fn merge(&mut self, mut other: Self) {
-        other.add_up();
+    pub fn merge(&mut self, other: &Self) {
         let add = |sums: &mut [f64], others: &[f64]| sums.iter_mut().zip(others).for_each(|(sum, v)| *sum += v);
         add(&mut self.counts, &other.counts);
         add(&mut self.first, &other.first);
@@ -202,9 +207,8 @@ impl<'a> Moments<'a> {
     }
 
     /// Returns the sums in the shape of the covariance type, with the total weight and log-likelihood of the rows.
-    pub fn into_sums(mut self, weight: f64, log_likelihood: f64) -> CentredSums {
+    pub fn into_sums(self, weight: f64, log_likelihood: f64) -> CentredSums {
         let (n, d) = self.centres.dim();
-        self.add_up();
         let mut second = Covariances::zeros(self.form, n, d);
         let rows = self.second.chunks_exact(if self.form.has_matrices() { d * d } else { d });
         for (c, of_component) in rows.enumerate() {

@@ -232,6 +232,78 @@ def test_files_and_the_number_of_states(tmp_path):
         assert hmm.load(tmp_path / "model.json").score(X[:, :1]) == fit.score(X[:, :1])
 
 
+def test_the_held_out_likelihood():
+    start = model("diag", 3)
+    start.startprob_ = np.full(3, 1 / 3)
+    x = np.concatenate([start.sample(100, random_state=seed)[0] for seed in range(6)])
+    lengths = [100] * 6
+    best, values = hmm.select(hmm.GaussianHMM(random_state=0, n_iter=20), x, lengths, [1, 2, 3], "held_out", folds=3)
+    assert best.n_components == max(values, key=values.get)
+    by_hand = 0.0
+    for part in range(3):
+        seen = np.arange(6) % 3 != part
+        fit = hmm.GaussianHMM(2, random_state=0, n_iter=20).fit(x, lengths, sequence_weight=seen)
+        by_hand += sum(fit.score(x[100 * s : 100 * s + 100]) for s in np.flatnonzero(~seen))
+    close(values[2], by_hand, 1e-10)
+    with pytest.raises(ValueError, match="folds is 7"):
+        hmm.select(hmm.GaussianHMM(), x, lengths, [1], "held_out", folds=7)
+
+
+@pytest.mark.parametrize("cls", [hmm.GaussianHMM, hmm.GMMHMM])
+def test_fits_go_on_from_checkpoints(cls, tmp_path):
+    whole = cls(2, random_state=0, n_iter=9, tol=-np.inf).fit(X)
+    path = tmp_path / "fit.json"
+    cls(2, random_state=0, n_iter=4, tol=-np.inf).fit(X, checkpoint=path)
+    went_on = cls(2, random_state=1, n_iter=9, tol=-np.inf).fit(X, checkpoint=path)
+    assert list(went_on.monitor_.history) == list(whole.monitor_.history)
+    np.testing.assert_array_equal(went_on.means_, whole.means_)
+    np.testing.assert_array_equal(went_on.covars_, whole.covars_)
+    with pytest.raises(ValueError, match="give the data of the checkpoint"):
+        cls(2, n_iter=20).fit(X + 1, checkpoint=path)
+    with pytest.raises(ValueError, match=r"\(3, 1, 4\)"):
+        cls(3).fit(X, checkpoint=path)
+    with pytest.raises(ValueError, match="variational"):
+        hmm.VariationalGaussianHMM(2).fit(X, checkpoint=path)
+
+
+def test_an_interrupted_fit_leaves_a_checkpoint(tmp_path):
+    class Stop(hmm.ConvergenceMonitor):
+        def report(self, log_prob):
+            super().report(log_prob)
+            if self.iter == 6:
+                raise KeyboardInterrupt
+
+    fit = hmm.GaussianHMM(2, random_state=0, n_iter=9, tol=-np.inf)
+    fit.monitor_ = Stop(-np.inf, 9, False)
+    with pytest.raises(KeyboardInterrupt):
+        fit.fit(X, checkpoint=tmp_path / "fit.json")
+    went_on = hmm.GaussianHMM(2, n_iter=9, tol=-np.inf).fit(X, checkpoint=tmp_path / "fit.json")
+    whole = hmm.GaussianHMM(2, random_state=0, n_iter=9, tol=-np.inf).fit(X)
+    np.testing.assert_array_equal(went_on.means_, whole.means_)
+
+
+def test_partial_fit():
+    lengths = [60, 50, 39, 1]
+    once = model(n_iter=1).fit(X, lengths)
+    chunk = model(decay=1.0)
+    # Equal chunks under one model are one chunk twice: the averages per row do not change.
+    first = clone(chunk).set_params(init_params="")
+    first.startprob_, first.transmat_, first.means_, first.covars_ = chunk.startprob_, chunk.transmat_, chunk.means_, chunk._covars_
+    first.partial_fit(X, lengths)
+    close(first.means_, once.means_, 1e-12)
+    close(first.transmat_, once.transmat_, 1e-12)
+    before = first.score(X, lengths)
+    for _ in range(5):
+        first.partial_fit(X, lengths)
+    assert first.score(X, lengths) > before
+    assert "_stream" not in pickle.loads(pickle.dumps(first)).__dict__
+    fresh = hmm.GMMHMM(2, 2, random_state=0).partial_fit(X, lengths)
+    assert fresh.means_.shape == (2, 2, 4)
+    assert not hasattr(hmm.VariationalGaussianHMM(2), "partial_fit")
+    with pytest.raises(ValueError, match="decay is 0.2"):
+        hmm.GaussianHMM(2, decay=0.2).partial_fit(X)
+
+
 def test_the_classes_stand_in_the_place_of_hmmlearns(monkeypatch):
     package, homes = ModuleType("hmmlearn"), {name: ModuleType(f"hmmlearn.{name}") for name in ("hmm", "vhmm")}
     theirs = {name: type(name, (), {}) for name in ("GaussianHMM", "GMMHMM", "VariationalGaussianHMM")}

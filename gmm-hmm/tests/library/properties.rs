@@ -11,19 +11,28 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
 
 #[test]
 fn equal_transitions_make_a_mixture() {
-    let mut numbers = Numbers(3);
-    let hmm = numbers.model(4, 1, 3, CovarianceModel::VVV, 3.0);
-    let weights = hmm.emissions().weights().to_owned();
-    assert!((weights.sum() - 1.0).abs() < WEIGHT_SUM_TOLERANCE);
-    let transmat = Array2::ones((4, 1)) * &weights;
-    let hmm = HiddenMarkov::new(weights, transmat, hmm.emissions().clone()).unwrap();
-    let x = numbers.array(3000, 3) * 3.0;
-    let samples = Samples::from_f64(x.view()).unwrap();
-    let (scores, gamma) = hmm.forward_backward(&Sequences::one(samples.clone())).unwrap();
-    let mut evaluator = CpuEvaluator::new(samples).unwrap();
-    near("log-likelihood", scores[0], evaluator.log_likelihood(hmm.emissions()).unwrap(), 1e-12);
-    let r = evaluator.predict_proba(hmm.emissions()).unwrap();
-    gamma.iter().zip(&r).for_each(|(got, want)| near("probability", *got, *want, 1e-12));
+    // Few features, and so many that matrix products compute the densities and the moments.
+    for (n, d) in [(3000, 3), (400, 150)] {
+        let mut numbers = Numbers(3);
+        let hmm = numbers.model(4, 1, d, CovarianceModel::VVV, 3.0);
+        let weights = hmm.emissions().weights().to_owned();
+        assert!((weights.sum() - 1.0).abs() < WEIGHT_SUM_TOLERANCE);
+        let transmat = Array2::ones((4, 1)) * &weights;
+        let hmm = HiddenMarkov::new(weights, transmat, hmm.emissions().clone()).unwrap();
+        let x = numbers.array(n, d) * 3.0;
+        let samples = Samples::from_f64(x.view()).unwrap();
+        let sequences = Sequences::one(samples.clone());
+        let (scores, gamma) = hmm.forward_backward(&sequences).unwrap();
+        let mut evaluator = CpuEvaluator::new(samples).unwrap();
+        near("log-likelihood", scores[0], evaluator.log_likelihood(hmm.emissions()).unwrap(), 1e-12);
+        let r = evaluator.predict_proba(hmm.emissions()).unwrap();
+        gamma.iter().zip(&r).for_each(|(got, want)| near("probability", *got, *want, 1e-11));
+        let (got, want) =
+            (hmm.expectations(&sequences).unwrap().statistics, evaluator.statistics(hmm.emissions()).unwrap());
+        got.means().iter().zip(&want.means()).for_each(|(got, want)| near("mean", *got, *want, 1e-10));
+        let scatter = got.scatter().iter().zip(want.scatter().iter());
+        scatter.for_each(|(got, want)| near("scatter", got, want, 1e-10));
+    }
 }
 
 #[test]

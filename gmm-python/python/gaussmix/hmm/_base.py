@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections import deque
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from typing_extensions import Self
 
@@ -81,6 +83,11 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
+def _learns(model: Any) -> bool:
+    """Say whether a model has priors, not a posterior."""
+    return hasattr(model, "decay")
+
+
 @documented
 class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
@@ -95,9 +102,11 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     n_features: int
     hmmlearn_compatible: bool
     algorithm: str
+    decay: float
     random_state: Any
     n_iter: int
     monitor_: ConvergenceMonitor
+    _stream: _core.SequenceStream | None
     #: Whether a random number decides on the component of a state, even the only one.
     _draws_components = False
     #: Whether covariances have mclust's models too.
@@ -262,7 +271,11 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Write the model to a JSON file, which the program's `gmm hmm` reads too.
         Parameters: path : str or path-like -- The file.
         """
-        self._fitted().write(os.fspath(path))
+        self._fitted().write(os.fspath(path), [])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy begins a stream of its own.
+        return {name: value for name, value in super().__getstate__().items() if name != "_stream"}
 
     def plot(self, X: Any = None, what: str = "states", lengths: Lengths = None, feature: int = 0, ax: Any = None) -> Any:
         """Draw the model.
@@ -296,23 +309,89 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 "Fitting a model with %d free scalar parameters with only %d data points will result in a degenerate solution.", n, X.size
             )
 
-    def fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None, checkpoint: str | os.PathLike[str] | None = None
+    ) -> Self:
         """Fit the model.
         Parameters:
         X, lengths
         sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        checkpoint : path-like, default=None
+            A .json file to which the fit is saved every ten seconds and at its end, also by Ctrl-C. If the file exists, the
+            fit goes on from it, on the same data. Not of `VariationalGaussianHMM`.
         Returns: self : object -- The estimator.
         """
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
         complete = np.asarray(X, dtype=np.float64)
         sizes = np.array([len(complete)] if lengths is None else lengths)
-        self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)
+        history = [] if checkpoint is None else self._resume(checkpoint, complete)
+        if not history:
+            self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)
         self._check()
+        self._stream = None
         self.monitor_._reset()
-        for _ in range(self.n_iter):
-            self.monitor_.report(self._step(sequences))
-            if self.monitor_.converged:
-                break
+        known = history[-1] if history else None
+        for value in history[:-1][: self.n_iter - 1]:
+            self.monitor_.report(value)
+        saved, last = time.monotonic(), None
+        try:
+            for _ in range(self.n_iter - self.monitor_.iter):
+                engine = None if checkpoint is None else self._engine()
+                log_prob = self._step(sequences)
+                if known is not None and not np.isclose(known, log_prob, rtol=1e-9):
+                    raise ValueError(
+                        f"{checkpoint} has the log-likelihood {known}, and these data have {log_prob}; give the data of the "
+                        "checkpoint, or name another"
+                    )
+                known = None
+                self.monitor_.report(log_prob)
+                if engine is not None:
+                    last = (engine, list(self.monitor_.history))
+                if last and time.monotonic() - saved > 10:
+                    last[0].write(os.fspath(checkpoint or ""), last[1])
+                    saved = time.monotonic()
+                if self.monitor_.converged:
+                    break
+        finally:
+            if last:
+                last[0].write(os.fspath(checkpoint or ""), last[1])
+        return self
+
+    def _resume(self, checkpoint: str | os.PathLike[str], X: Array) -> list[float]:
+        """Take the model of a checkpoint, if it exists, and return the history up to it."""
+        if not _learns(self):
+            raise ValueError("checkpoint: a fit by variational inference has none; use GaussianHMM or GMMHMM")
+        if not os.path.exists(checkpoint):
+            return []
+        engine, _, history = _core.HiddenMarkov.read(os.fspath(checkpoint))
+        shape = (self.n_components, getattr(self, "n_mix", 1), X.shape[1])
+        if not history or (*engine.weights.shape, engine.means.shape[1]) != shape:
+            raise ValueError(f"{checkpoint} is not a checkpoint of a fit with (states, components, features) = {shape}; name another file")
+        self._set_n_features(X)
+        self._set(engine)
+        if self._engine().model != engine.model:
+            raise ValueError(f"{checkpoint} has the covariance_type {engine.model!r}; give it, or name another file")
+        return history
+
+    @available_if(_learns)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:
+        """Learn from some sequences of the data.
+
+        The first ones are fitted as by `fit`, unless the model is fitted already. Then each chunk of sequences contributes its
+        expected numbers per row to a moving average, from which the parameters follow: stepwise EM. Chunks should be random
+        samples of the same sequences. A copy of the model begins a new average.
+        Parameters:
+        X, lengths
+        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Returns: self : object -- The estimator.
+        """
+        if not hasattr(self, "startprob_"):
+            self.fit(X, lengths, sequence_weight)
+        sequences = self._sequences(X, lengths, sequence_weight)
+        stream = getattr(self, "_stream", None) or _core.SequenceStream(float(self.decay))
+        engine, self._stream, log_prob = self._engine().learn(sequences, self.params, self._priors(), stream)
+        self._set(engine)
+        self.monitor_.history.append(log_prob)
         return self
 
     def _n_parameters(self) -> dict[str, int]:

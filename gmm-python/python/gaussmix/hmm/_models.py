@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class GaussianHMM(WithCovariances):
     implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
     device : str, default='cpu' -- Where a fit computes: 'cpu', 'cuda' or 'cuda:N' (the GPU of number N).
+    decay : float, default=0.7 -- How fast `partial_fit` forgets early sequences, as of `GaussianMixture`.
     hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
     Attributes:
     startprob_ : ndarray of shape (n_components,) -- The probability of each state at the start.
@@ -77,6 +79,7 @@ class GaussianHMM(WithCovariances):
         implementation: str = "log",
         missing: bool = False,
         device: str = "cpu",
+        decay: float = 0.7,
         hmmlearn_compatible: bool = False,
     ) -> None:
         self._take(locals())
@@ -153,6 +156,7 @@ class GMMHMM(HMM):
         init_params: str = "stmcw",
         implementation: str = "log",
         missing: bool = False,
+        decay: float = 0.7,
         hmmlearn_compatible: bool = False,
     ) -> None:
         self._take(locals())
@@ -355,21 +359,42 @@ BayesianGaussianHMM = VariationalGaussianHMM
 
 @documented
 def select(
-    estimator: Any, X: Any, lengths: Lengths = None, n_components: Iterable[int] = range(1, 11), criterion: str = "bic"
+    estimator: Any, X: Any, lengths: Lengths = None, n_components: Iterable[int] = range(1, 11), criterion: str = "bic", folds: int = 5
 ) -> tuple[Any, dict[int, float]]:
-    """Choose the number of states.
+    """Choose the number of states. The fits run side by side.
     Parameters:
     estimator : GaussianHMM or GMMHMM -- Fitted with each number.
     X, lengths
     n_components : iterable of int, default=range(1, 11) -- The numbers to try.
-    criterion : {'bic', 'aic'}, default='bic' -- The criterion.
+    criterion : {'bic', 'aic', 'held_out'}, default='bic'
+        The criterion. 'held_out' is the log-likelihood of sequences that a fit has not seen, of which there must be several.
+    folds : int, default=5
+        The parts of the sequences that are held out in turn: sequence i belongs to part i modulo their number. Starts see all
+        rows.
     Returns:
-    best : GaussianHMM or GMMHMM -- The fit with the least criterion.
+    best : GaussianHMM or GMMHMM -- The fit of all sequences with the least criterion, or the largest log-likelihood.
     values : dict -- The criterion of each number.
     """
-    fits = {k: clone(estimator).set_params(n_components=k).fit(X, lengths) for k in n_components}
-    values = {k: getattr(fit, criterion)(X, lengths) for k, fit in fits.items()}
-    return fits[min(values, key=values.__getitem__)], values
+    numbers, held_out = list(n_components), criterion == "held_out"
+    if criterion not in ("bic", "aic", "held_out"):
+        raise ValueError(f"criterion is {criterion!r}; use 'bic', 'aic' or 'held_out'")
+    n_sequences = 1 if lengths is None else np.size(lengths)
+    parts = np.arange(n_sequences) % folds
+    if held_out and not 2 <= folds <= n_sequences:
+        raise ValueError(f"folds is {folds}, for {n_sequences} sequences; take at least 2, and at most the number of sequences")
+
+    def fitted(k: int, part: int) -> Any:
+        weights = (parts != part).astype(np.float64) if held_out else None
+        return clone(estimator).set_params(n_components=k).fit(X, lengths, weights)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        fits = {k: threads.submit(fitted, k, -1) for k in numbers}
+        without = {(k, part): threads.submit(fitted, k, part) for k in numbers for part in range(folds if held_out else 0)}
+        values = {k: 0.0 if held_out else getattr(fit.result(), criterion)(X, lengths) for k, fit in fits.items()}
+        for (k, part), future in without.items():
+            fit = future.result()
+            values[k] += float(fit._fitted().score(fit._sequences(X, lengths))[parts == part].sum())
+    return fits[(max if held_out else min)(values, key=values.__getitem__)].result(), values
 
 
 @documented
@@ -378,7 +403,7 @@ def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
     Parameters: path : str or path-like -- The file.
     Returns: model : GaussianHMM or GMMHMM -- The model, ready to score and decode.
     """
-    engine, _ = _core.HiddenMarkov.read(os.fspath(path))
+    engine, _, _ = _core.HiddenMarkov.read(os.fspath(path))
     (k, m), tied = engine.weights.shape, engine.tied_within_states
     single = m == 1 and not tied
     model = GaussianHMM(k, engine.model) if single else GMMHMM(k, m, covariance_type="tied" if tied else engine.model)

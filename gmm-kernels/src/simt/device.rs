@@ -109,6 +109,15 @@ pub fn fma64(a: f64, b: f64, c: f64) -> f64 {
     core::f64::math::mul_add(a, b, c)
 }
 
+/// Returns `x`, which the compiler computes here, not later beside more numbers than there are registers.
+#[inline(always)]
+pub fn computed(x: f64) -> f64 {
+    let y: f64;
+    // SAFETY: only registers.
+    unsafe { asm!("mov.f64 {}, {};", out(reg64) y, in(reg64) x, options(nomem, nostack)) };
+    y
+}
+
 /// The time for which the L2 cache should hold the data of a load.
 #[derive(Clone, Copy)]
 pub struct CachePolicy(u64);

@@ -199,8 +199,8 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                     // SAFETY: written before `warp_sync`.
                     let (pair, a) = unsafe { (weighted.get_pair(j), [transitions.get(j), transitions.get(j + 1)]) };
                     counted!(for l in 0..2 {
-                        products[l] = fma64(pair[l], a[l], products[l]);
-                        pairs[j + l] = fma64(alphas[r], pair[l], pairs[j + l]);
+                        products[l] = computed(fma64(pair[l], a[l], products[l]));
+                        pairs[j + l] = computed(fma64(alphas[r], pair[l], pairs[j + l]));
                     });
                 });
                 if exists {

@@ -46,6 +46,10 @@ pub fn floor(x: f32) -> f32 {
 pub fn opaque(x: u32) -> u32 {
     x
 }
+/// `x`.
+pub fn computed(x: f64) -> f64 {
+    x
+}
 /// Does nothing.
 pub fn not_unrolled() {}
 /// A cache policy, which has no effect on the host.

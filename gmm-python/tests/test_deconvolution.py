@@ -374,6 +374,10 @@ def test_draws():
     X, _ = xd.sample(n, np.tile([1.0, 3.0], (n, 1)))
     np.testing.assert_allclose(X.var(axis=0), [2.0, 4.0], atol=0.1)
     assert xd.sample(3)[0].shape == (3, 2)
+    with pytest.raises(ValueError, match="shape of the noise"):
+        xd.sample(3, np.ones((1, 2)))
+    with pytest.raises(ValueError, match="not a covariance"):
+        xd.sample(3, -np.eye(2))
 
 
 def test_bad_input():

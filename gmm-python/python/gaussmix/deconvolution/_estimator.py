@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _X: TypeAlias = "ArrayLike | Measurements"
-_R: TypeAlias = ArrayLike | None
+_Maybe: TypeAlias = ArrayLike | None
 
 
 def measurements(X: Any, noise: Any = None, projection: Any = None) -> Any:
@@ -82,7 +82,7 @@ class ExtremeDeconvolution(GaussianMixture):
     """
 
     def fit(
-        self, X: _X, y: object = None, sample_weight: _R = None, *, noise: Any = None, projection: _R = None, labels: _R = None
+        self, X: _X, y: object = None, sample_weight: _Maybe = None, *, noise: Any = None, projection: _Maybe = None, labels: _Maybe = None
     ) -> Self:
         """Fit the mixture.
         Parameters: X, y, sample_weight, noise, projection, labels
@@ -107,28 +107,28 @@ class ExtremeDeconvolution(GaussianMixture):
         weights = checked_weights(sample_weight, x.shape[0])
         return load(self, x, weights, device=self.device, threads=n_threads(self.n_jobs), original=X.X, noise=noise)
 
-    def score_samples(self, X: _X, noise: Any = None, projection: _R = None) -> Floats:
+    def score_samples(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
         """Return the log-likelihood of each sample.
         Parameters: X, noise, projection
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
         return super().score_samples(measurements(X, noise, projection))
 
-    def predict(self, X: _X, noise: Any = None, projection: _R = None) -> NDArray[np.int64]:
+    def predict(self, X: _X, noise: Any = None, projection: _Maybe = None) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
         Parameters: X, noise, projection
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
         """
         return super().predict(measurements(X, noise, projection))
 
-    def predict_proba(self, X: _X, noise: Any = None, projection: _R = None) -> Floats:
+    def predict_proba(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
         """Return the probability of each component for each sample.
         Parameters: X, noise, projection
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities.
         """
         return super().predict_proba(measurements(X, noise, projection))
 
-    def denoise(self, X: _X, noise: Any = None, projection: _R = None) -> tuple[Float64, Float64]:
+    def denoise(self, X: _X, noise: Any = None, projection: _Maybe = None) -> tuple[Float64, Float64]:
         """Return the true values that are expected given the measured ones.
         Parameters: X, noise, projection
         Returns:
@@ -154,7 +154,9 @@ class ExtremeDeconvolution(GaussianMixture):
         X, y = self.mixture_.sample(n_samples, random)
         if noise is None:
             return X, y
-        covariances, common, groups, _ = Measurements(X, noise)._given(count(n_samples, "n_samples"))
+        covariances, common, groups, _ = given = Measurements(X, noise)._given(count(n_samples, "n_samples"))
+        # The engine checks the noise.
+        _core.Data(X, device="cpu", noise=given)
         if covariances.ndim == 2 and not common:
             return X + random.standard_normal(X.shape) * np.sqrt(covariances), y
         values, vectors = np.linalg.eigh(covariances if groups is None else covariances[groups])

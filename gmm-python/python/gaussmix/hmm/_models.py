@@ -315,9 +315,8 @@ class VariationalGaussianHMM(WithCovariances):
             self.dof_prior_ = _given(self.dof_prior, d if tied else np.full(k, d))
             self.dof_posterior_ = counts.sum() if tied else counts
             self._covars_ = of_all(covariance(X, 1e-3), self.covariance_type, k)
-            matrices = self.covariance_type in ("full", "tied")
-            small = of_all(np.eye(d), self.covariance_type, k) if matrices else np.ones(shape_of(self.covariance_type, k, d))
-            self.scale_prior_ = _given(self.scale_prior, 1e-3 * small)
+            one = np.eye(d) if self.covariance_type in ("full", "tied") else 1.0
+            self.scale_prior_ = _given(self.scale_prior, 1e-3 * one * np.ones(shape_of(self.covariance_type, k, d)))
             self.scale_posterior_ = (self._covars_.T * self.dof_posterior_).T
 
     def _check(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from . import _start
-from ._arrays import Floats, Weights, checked_weights, refuse_masked
+from ._arrays import Floats, Self, Weights, checked_weights, refuse_masked
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -27,9 +27,6 @@ from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Parameters of `GaussianMixture` that the classifier does not have, because the mixtures of the classes would share them.
 _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "decay", "callback")

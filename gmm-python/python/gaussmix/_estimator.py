@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,20 +14,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
-from ._arrays import checked_weights
+from ._arrays import Self, checked_weights
 from ._documentation import documented
 from ._fitted import take_features
-from ._fitting import Fitting, ill_defined, is_of_model
+from ._fitting import Fitting, ill_defined, tried
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
 from ._samples import ArraySamples, Evaluations, Samples
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    #: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
-    Tried = tuple["GaussianMixture", float | ValueError, float]
+#: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
+Tried = tuple["GaussianMixture", float | ValueError, float]
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
@@ -276,7 +274,6 @@ class GaussianMixture(Fitting):
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         """Return the total log-likelihood of samples, and their weight."""
-        check_is_fitted(self)
         data = self._data(X, sample_weight)
         return data.mean_score(self._mixture()) * data.total_weight, data.total_weight
 
@@ -305,14 +302,7 @@ class GaussianMixture(Fitting):
                     yield from cls._fitted_side_by_side(some, samples, data)
             return
         for estimator in models:
-            try:
-                estimator.fit(X, sample_weight=sample_weight)
-            except ValueError as error:
-                if not is_of_model(error):
-                    raise
-                yield estimator, error, 0.0
-            else:
-                yield estimator, *estimator._total(X, sample_weight)
+            yield estimator, *tried(lambda: estimator.fit(X, sample_weight=sample_weight)._total(X, sample_weight))
 
     @staticmethod
     def _fitted_side_by_side(models: list[GaussianMixture], samples: ArraySamples, data: _core.Data) -> Iterator[Tried]:
@@ -323,20 +313,18 @@ class GaussianMixture(Fitting):
         possible = [gm for gm in models if gm.n_components <= n_samples]
         fits: Any = samples.fit_many(possible) if possible else []
         numbers = count()
-        for gm in models:
-            try:
-                gm._check_start(n_samples)
-                with ill_defined(samples.estimator):
-                    fit = fits[next(numbers)]
-            except ValueError as error:
-                if not is_of_model(error):
-                    raise
-                yield gm, error, 0.0
-                continue
+
+        def fitted(gm: GaussianMixture) -> tuple[float, float]:
+            gm._check_start(n_samples)
+            with ill_defined(samples.estimator):
+                fit = fits[next(numbers)]
             take_features(gm, samples.estimator)
             gm._keep(fit, samples.dtype)
             gm._finish(fit)
-            yield gm, data.mean_score(gm._mixture()) * n, n
+            return data.mean_score(gm._mixture()) * n, n
+
+        for gm in models:
+            yield gm, *tried(partial(fitted, gm))
 
     def _grown(self, fitted: Iterable[Tried], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""

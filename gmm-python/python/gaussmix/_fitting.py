@@ -6,7 +6,8 @@ import math
 import re
 import warnings
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +16,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
+from ._arrays import Self
 from ._documentation import documented
+from ._fitted import Fitted
 from ._gpu import beside, place
-from ._prediction import Prediction
 from ._reports import Course
 from ._samples import ArraySamples, Evaluations, Samples
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ILL_DEFINED = (
     "Fitting the mixture model failed because some components have ill-defined empirical covariance (for instance "
@@ -48,9 +47,14 @@ class ill_defined:
             raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
 
 
-def is_of_model(error: ValueError) -> bool:
-    """Say whether a fit failed because of its number of components or type of covariances."""
-    return isinstance(error, _core.TooFewSamplesError) or isinstance(error.__cause__, _core.IllDefinedError)
+def tried(fit: Callable[[], tuple[float, float]]) -> tuple[float | ValueError, float]:
+    """Return what a fit returns; of one that its number of components or type of covariances made fail, the error and 0."""
+    try:
+        return fit()
+    except ValueError as error:
+        if isinstance(error, _core.TooFewSamplesError) or isinstance(error.__cause__, _core.IllDefinedError):
+            return error, 0.0
+        raise
 
 
 def _name(estimator: Any, feature: int) -> str:
@@ -81,7 +85,7 @@ def _takes_chunks(estimator: Fitting) -> bool:
 
 
 @documented
-class Fitting(Prediction):
+class Fitting(Fitted):
     """An estimator that is fitted by iterations from a start."""
 
     n_components: int
@@ -90,7 +94,6 @@ class Fitting(Prediction):
     n_init: int
     reg_covar: float
     missing: bool
-    random_state: Any
     freeze: Any
     warm_start: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _start, _tables
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._arrays import Floats, Self, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
@@ -24,9 +24,6 @@ from ._fitting import note_regularization
 from ._gpu import on_host
 from ._variational import BayesianGaussianMixture
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Estimator = GaussianMixture | BayesianGaussianMixture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, final
+from typing import Any, NamedTuple, Protocol, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,9 +21,8 @@ from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, whole
 from ._warnings import warn
 
-if TYPE_CHECKING:
-    Feature = SupportsIndex | str
-    RandomState = int | np.random.RandomState | None
+Feature = SupportsIndex | str
+RandomState = int | np.random.RandomState | None
 
 #: The attributes of scikit-learn's fitted mixtures that are arrays.
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")

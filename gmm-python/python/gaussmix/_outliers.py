@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,15 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
-from ._arrays import Floats, Weights, checked_weights
+from ._arrays import Floats, Self, Weights, checked_weights
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
 #: values are missing is that of fewer features, which compares with no threshold for complete samples.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,15 +11,12 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, na_as_nan, refuse_non_finite
+from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
 from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)

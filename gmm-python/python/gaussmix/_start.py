@@ -54,20 +54,25 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     if means is not None:
         means = checked(means, (k, n_features), "means").astype(np.float64)
     if precisions is not None:
-        precisions = checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
-        precisions = precisions.astype(np.float64)
-        if _core.covariance_form(kind) in ("diag", "spherical"):
-            if np.any(precisions <= 0.0):
-                raise ValueError(f"'{kind} precision' should be positive")
-        else:
-            transposed = np.swapaxes(precisions, -1, -2)
-            if not is_positive_definite(precisions, transposed):
-                raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-            precisions = (precisions + transposed) / 2
+        precisions = checked_positive(precisions, shape_of(kind, k, n_features), f"{kind} precision", kind)
     return dict(zip(INITIAL, (weights, means, precisions), strict=True))
 
 
-def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
+def checked_positive(values: Any, shape: tuple[int, ...], name: str, kind: str) -> NDArray[np.float64]:
+    """Check precisions or covariances of a type, with scikit-learn's messages, and return them symmetric to the bit."""
+    array = checked(values, shape, name).astype(np.float64)
+    if _core.covariance_form(kind) in ("diag", "spherical"):
+        if np.any(array <= 0.0):
+            raise ValueError(f"'{kind} precision' should be positive")
+        return array
+    transposed = np.swapaxes(array, -1, -2)
+    if not _is_positive_definite(array, transposed):
+        raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
+    symmetric: NDArray[np.float64] = (array + transposed) / 2
+    return symmetric
+
+
+def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
     """Say whether matrices are symmetric and positive definite, whatever the units of the features are."""
     variances = np.diagonal(matrices, axis1=-2, axis2=-1)
     if not np.all(variances > 0.0):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from inspect import Parameter, Signature, signature
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational
 from .._documentation import documented, with_documentation_of
-from .._fitting import Fitting, is_of_model
+from .._fitting import Fitting, tried
 from .._samples import Samples
 from .engine import Engine, InProcess
 from .remote import Resident
@@ -100,9 +100,8 @@ class ClusterEstimator(Fitting):
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
-        mixture = self._mixture()
-        total: tuple[float, float] = self._evaluate(X, sample_weight, lambda data: (data.total(mixture), data.total_weight))
-        return total[0] + total[1] * self._log_factor(), total[1]
+        total, n = self._evaluate(X, sample_weight, lambda data: data.total(self._mixture()))
+        return total + n * self._log_factor(), n
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
         if labels is not None:
@@ -172,18 +171,10 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                 estimator._validate_params()
                 if samples is None:
                     # The workers load them once for all.
-                    samples = ClusterSamples(estimator, X, sample_weight)
-                    stack.enter_context(samples)
+                    samples = stack.enter_context(ClusterSamples(estimator, X, sample_weight))
                 else:
                     samples.serve(estimator)
-                try:
-                    data = cast(Resident, estimator._fit(samples))
-                except ValueError as error:
-                    if not is_of_model(error):
-                        raise
-                    yield estimator, error, 0.0
-                else:
-                    yield estimator, data.total(estimator._mixture()), data.total_weight
+                yield estimator, *tried(lambda: estimator._fit(samples).total(estimator._mixture()))
 
 
 @on_workers("engine", [Engine, None], _variational.BayesianGaussianMixture)

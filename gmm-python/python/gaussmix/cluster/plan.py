@@ -31,8 +31,9 @@ def plan(engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, la
         return Plan(partitions, _partitions.common_dtype([X.dtype]), head)
     found, counts = divided(engine, X, partition_rows)
     heads = [engine.files(_listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
-    weighted = _partitions.with_weights(found.partitions, counts, sample_weight, heads[0])
-    return found._replace(partitions=_partitions.with_labels(weighted, counts, labels, heads[1], n_components))
+    weights = _partitions.weights_of_each(counts, sample_weight, heads[0])
+    known = _partitions.labels_of_each(counts, labels, n_components, heads[1])
+    return found._replace(partitions=_partitions.with_both(found.partitions, weights, known))
 
 
 def divided(engine: Any, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:

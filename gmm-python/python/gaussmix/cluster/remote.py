@@ -139,9 +139,7 @@ class Remote:
         return np.concatenate(parts)
 
     def describe(self) -> Any:
-        found = [tuple(name) for name in self.parts("describe") if name is not None]
-        names = [sorted({name[i] for name in found}) for i in range(2)]
-        return " + ".join(names[0]), " + ".join(names[1])
+        return tuple(" + ".join(sorted(set(names))) for names in zip(*self.parts("describe"), strict=True))
 
 
 class Resident(Evaluations):
@@ -170,8 +168,9 @@ class Resident(Evaluations):
     def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
         return self.told(lambda: self.data.labels(mixture))[self.own]
 
-    def total(self, mixture: _core.Mixture) -> float:
-        return self.told(lambda: float(self.remote.totals([mixture])[0]))
+    def total(self, mixture: _core.Mixture) -> tuple[float, float]:
+        """Return the total log-likelihood of the samples, and their weight."""
+        return self.told(lambda: float(self.remote.totals([mixture])[0])), self.total_weight
 
     def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
         return self.told(lambda: self.data.e_step(mixture))

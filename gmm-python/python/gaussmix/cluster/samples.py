@@ -91,9 +91,6 @@ class ClusterSamples(Samples):
         weighted = any(partition.weights is not None for partition in self.plan.partitions)
         return X.astype(self.dtype, copy=False), weights if weighted else None
 
-    def __enter__(self) -> ClusterSamples:
-        return self
-
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pressed = self.interrupts.release()
         self.engine.close()

@@ -17,7 +17,6 @@ Answer = tuple[int, int, bytes]
 _Value = TypeVar("_Value")
 
 
-@documented
 class MissingPartitionsError(LookupError):
     """A shard was asked for partitions that it has not loaded."""
 
@@ -68,8 +67,9 @@ def parameters_of(mixtures: Sequence[_core.Mixture]) -> Parameters:
     return [bytes(mixture) for mixture in mixtures]
 
 
-def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
-    return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
+def mixture_of(parameters: Parameters) -> _core.Mixture:
+    [mixture] = parameters
+    return _core.Mixture.from_bytes(mixture)
 
 
 @documented

@@ -35,7 +35,6 @@ def _read_block(partition: Partition, dtype: str, local: Any, method: str, n_col
         raise partition.error(error) from error
 
 
-@documented
 class OnDask(estimator.ClusterEstimator):
     """What the estimators have in common."""
 

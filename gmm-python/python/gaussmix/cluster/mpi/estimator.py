@@ -17,7 +17,6 @@ from ..samples import ClusterSamples
 from .engine import MPIEngine
 
 
-@documented
 class OnMPI(estimator.ClusterEstimator):
     """What the estimators have in common."""
 

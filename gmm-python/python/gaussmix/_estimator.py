@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
@@ -346,7 +345,7 @@ class GaussianMixture(Fitting):
         """Take the fit that starts at the mixture of fewer components, if it is better."""
         # One more run than there are.
         options = {**self._options(data.shape[1]), "n_init": 1}
-        seed = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
+        seed = _parameters.seed_of(self.random_state)
         with ill_defined(self):
             fit = data.grown(options, seed, before._mixture(), samples.units)
         if fit is None:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _arrays, _core
@@ -20,7 +19,7 @@ from ._attributes import attribute_type
 from ._documentation import documented
 from ._gpu import beside, on_host
 from ._mixture import ARRAYS, Mixture, names_in_file
-from ._parameters import count
+from ._parameters import count, seed_of
 from ._reports import Estimator
 
 
@@ -154,19 +153,6 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
         self._forget()
 
-    def _take_bounds(self, found: dict[str, Any]) -> None:
-        """Set what a file says of how a fit found the mixture, and of the features."""
-        self.n_features_in_ = self.means_.shape[1]
-        names = found.get("feature_names")
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        bounds = found.get("lower_bounds")
-        self.lower_bounds_ = [] if bounds is None else list(bounds)
-        bound = found.get("lower_bound")
-        self.lower_bound_ = -math.inf if bound is None else float(bound)
-        self.n_iter_ = int(found.get("n_iter") or 0)
-        self.converged_ = bool(found.get("converged"))
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
@@ -189,12 +175,20 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     @classmethod
     def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        """Make a fitted estimator of what the engine has, and of what a file says of its fit and of the features."""
         if getattr(engine, "noise", None) is not None:
             params = {"noise": True, **params}
         gm = cls(n_components=len(engine.means), covariance_type=getattr(engine, "covariance_model", engine.covariance_type), **params)
         gm._forget()
         gm._set(engine, dtype)
-        gm._take_bounds(found)
+        gm.n_features_in_ = gm.means_.shape[1]
+        if found.get("feature_names") is not None:
+            gm.feature_names_in_ = np.array(found["feature_names"], dtype=object)
+        bounds, bound = found.get("lower_bounds"), found.get("lower_bound")
+        gm.lower_bounds_ = [] if bounds is None else list(bounds)
+        gm.lower_bound_ = -math.inf if bound is None else float(bound)
+        gm.n_iter_ = int(found.get("n_iter") or 0)
+        gm.converged_ = bool(found.get("converged"))
         return gm
 
     @classmethod
@@ -317,10 +311,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan",
         )
-        seed = 0
-        if draws is not None:
-            draws = count(draws, "draws")
-            seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
+        draws, seed = (None, 0) if draws is None else (count(draws, "draws"), seed_of(random_state))
         x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
 

@@ -6,7 +6,8 @@ import math
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,20 +32,15 @@ _ILL_DEFINED = (
 )
 
 
-class ill_defined:
-    """Gives an error about a covariance scikit-learn's message, with what the engine says, and the feature's name."""
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _core.IllDefinedError):
-            text = re.sub(r"\bpivot (\d+)", lambda found: f"{found[0]}, {_name(self.estimator, int(found[1]))}", str(error))
-            remedy = "" if self.estimator.standardize else " standardize=True standardizes the columns."
-            raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
+@contextmanager
+def ill_defined(estimator: Any) -> Iterator[None]:
+    """Give an error about a covariance scikit-learn's message, with what the engine says, and the feature's name."""
+    try:
+        yield
+    except _core.IllDefinedError as error:
+        text = re.sub(r"\bpivot (\d+)", lambda found: f"{found[0]}, {_name(estimator, int(found[1]))}", str(error))
+        remedy = "" if estimator.standardize else " standardize=True standardizes the columns."
+        raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
 
 
 def tried(fit: Callable[[], tuple[float, float]]) -> tuple[float | ValueError, float]:
@@ -198,7 +194,7 @@ class Fitting(Fitted):
     def _engine_options(self, arrays: dict[str, Any], **others: Any) -> dict[str, Any]:
         """Return the options of a fit: the parameters, arrays, and options that differ from the parameter of their name."""
         options = {name: _parameters.plain(getattr(self, name)) for name in self._OPTIONS if name not in others}
-        if not _start.is_name(self.init_params):
+        if not isinstance(self.init_params, str):
             options["init_params"] = "kmeans"
         # Starts have random numbers of their own; this one tells fits in a checkpoint apart.
         if not isinstance(options["random_state"], int) or options["random_state"] < 0:
@@ -208,14 +204,12 @@ class Fitting(Fitted):
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
-        random_state, total_weight = _start.taken_random_state(self.random_state), data.total_weight
-        course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
+        total_weight = data.total_weight
         before = self._written() if self._goes_on() else None
         bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
-        with ill_defined(self):
-            fit = data.fit(options, course, before, bound, samples.units)
-        _start.keep_random_state(random_state, self.random_state)
-        return fit
+        with ill_defined(self), _start.random_state_of(self.random_state) as random_state:
+            course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
+            return data.fit(options, course, before, bound, samples.units)
 
     def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found."""

@@ -136,7 +136,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
-        if not _start.is_name(template.init_params) or template.init_params not in ("kmeans", "hierarchical"):
+        if not isinstance(template.init_params, str) or template.init_params not in ("kmeans", "hierarchical"):
             raise ValueError(f"many fits in one call start by 'kmeans' or 'hierarchical', not by {template.init_params!r}; fit one by one")
         return template
 
@@ -202,19 +202,18 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         Parameters: X, groups
         Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
         """
-        check_is_fitted(self)
-        return self._evaluate(X, groups, self._fits.labels)
+        return self._evaluate(X, groups, "labels")
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
         Parameters: X, groups
         Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
         """
-        check_is_fitted(self)
-        return self._evaluate(X, groups, self._fits.scores)
+        return self._evaluate(X, groups, "scores")
 
-    def _evaluate(self, X: Any, groups: Any, evaluate: Callable[[NDArray[Any], dict[str, Any]], NDArray[Any]]) -> NDArray[Any]:
+    def _evaluate(self, X: Any, groups: Any, method: str) -> NDArray[Any]:
         """Call a method of the engine for the samples in the order of their groups."""
+        check_is_fitted(self)
         template = self._template()
         take_features(template, self)
         x: Floats = on_host(validated(template, X, reset=False))
@@ -227,7 +226,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             "missing": template.missing,
         }
         with rows_of_caller(order):
-            values = evaluate(x if order is None else x[order], sets)
+            values: NDArray[Any] = getattr(self._fits, method)(x if order is None else x[order], sets)
         if order is None:
             return values
         unordered = np.empty_like(values)

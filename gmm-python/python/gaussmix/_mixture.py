@@ -18,7 +18,7 @@ from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validat
 from ._documentation import documented
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
-from ._parameters import ScikitLearn, count, whole
+from ._parameters import ScikitLearn, count, seed_of, whole
 from ._warnings import warn
 
 Feature = SupportsIndex | str
@@ -531,7 +531,7 @@ class Mixture:
             The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
-        return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
+        return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
@@ -541,7 +541,7 @@ class Mixture:
         Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, as `value`, and its `standard_error`.
         """
         mine, others = self._with(other)
-        return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
+        return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
@@ -826,10 +826,6 @@ def _fixed(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return an array that cannot be changed, because a change would not reach the mixture."""
     array.flags.writeable = False
     return array
-
-
-def _seed(random_state: RandomState) -> int:
-    return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
 def _number(value: Any, feature: Any) -> float:

@@ -20,6 +20,7 @@ from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
+from ._parameters import seed_of
 
 #: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
 #: values are missing is that of fewer features, which compares with no threshold for complete samples.
@@ -125,7 +126,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         step = max(1, _AT_ONCE // self.n_features_in_)
         parts = []
         for first in range(0, n, step):
-            draws, _ = mixture.sample(min(step, n - first), int(random_state.randint(0, 2**31 - 1)))
+            draws, _ = mixture.sample(min(step, n - first), seed_of(random_state))
             parts.append(self._load(draws, draws).scores(mixture))
         return np.concatenate(parts)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.mixture import BayesianGaussianMixture as _Bayesian
 from sklearn.mixture import GaussianMixture as _Gaussian
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
@@ -136,6 +137,11 @@ def count(value: Any, name: str, least: int = 1) -> int:
     if not least <= number <= _MOST:
         raise ValueError(f"{name} is {number}; give a whole number from {least} to {_MOST}")
     return number
+
+
+def seed_of(random_state: Any) -> int:
+    """Draw a seed of the engine."""
+    return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
 def plain(value: Any) -> Any:

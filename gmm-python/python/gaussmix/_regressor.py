@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 
 from . import _core
 from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
@@ -16,7 +16,7 @@ from ._documentation import documented, with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-from ._parameters import count
+from ._parameters import count, seed_of
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)
@@ -169,8 +169,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
-        seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
-        draws = self._evaluate(self._regression().sample, X, x, n_samples, seed)
+        draws = self._evaluate(self._regression().sample, X, x, n_samples, seed_of(random_state))
         y: Floats = draws.swapaxes(1, 2).astype(self._gm._value_type(x.dtype), order="C")
         return beside(y[:, 0] if self._one_dimension else y, X)
 

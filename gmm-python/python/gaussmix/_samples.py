@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from . import _arrays, _core, _start
 from ._arrays import Floats, Self, Weights, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
+from ._parameters import seed_of
 from ._reports import Course, Start, Task
 
 
@@ -60,17 +61,17 @@ class Samples(ABC):
     def start(self, random_state: np.random.RandomState, total_weight: float) -> Start:
         """Return where a run begins."""
         estimator = self.estimator
-        if _start.is_given(estimator):
+        if all(getattr(estimator, name, None) is not None for name in _start.INITIAL):
             # The engine needs no random numbers.
             return 0
-        by_name = _start.is_name(estimator.init_params)
+        by_name = isinstance(estimator.init_params, str)
         # scikit-learn's start does not heed labels; the engine's does.
         if not (by_name and self.labelled) and _start.is_of_scikit_learn(self.shape, estimator):
             X, weights = self._rows()
             # Nor does its k-means take missing values.
             if not (by_name and estimator.missing and np.isnan(X).any()):
                 return _start.start(X, estimator, random_state, weights, total_weight, self.units)
-        return int(random_state.randint(0, 2**31 - 1))
+        return seed_of(random_state)
 
     def __enter__(self) -> Self:
         return self

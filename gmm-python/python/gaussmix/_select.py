@@ -258,15 +258,20 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
         # Samples without any value are nowhere.
         somewhere = ~missing.all(axis=1)
         x, labels, missing = np.where(missing, filled, x)[somewhere], labels[somewhere], missing[somewhere]
+    k = mixture.n_components
+    # Components of a posterior may have hardly any samples.
+    alive = np.array(gm._posterior().alive) if isinstance(gm, BayesianGaussianMixture) else np.ones(k, dtype=bool)
     if mixture.n_features == 1:
-        _plot_density(mixture, _alive(gm, mixture), x, ax)
+        _plot_density(mixture, alive, x, ax)
     else:
-        _plot_plane(mixture, _alive(gm, mixture), x, labels, missing, features, ax)
+        _plot_plane(mixture, alive, x, labels, missing, features, ax)
+    # Of very many components there is no room for the names.
+    if k <= 28:
+        ax.legend(title="component: weight", fontsize="small")
     if x is not None:
         n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
-        k, alive = mixture.n_components, int(_alive(gm, mixture).sum())
-        of_them = f", {alive} alive" if alive < k else ""
+        of_them = "" if alive.all() else f", {alive.sum()} alive"
         ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
     return ax
 
@@ -306,29 +311,29 @@ def _plot_plane(
     else:
         projection, origin = np.eye(d)[list(features)], np.zeros(d)
         axis_labels = [names[j] if names else f"feature {j}" for j in features]
+    if x is not None:
+        points = (x - origin) @ projection.T
+        # What is missing in other features than those that are drawn does not matter.
+        open_ = (missing & projection.any(axis=0)).any(axis=1)
+        for k in np.unique(labels):
+            colour = "grey" if k < 0 else f"C{k % 10}"
+            ax.scatter(*points[(labels == k) & ~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
+            ax.scatter(*points[(labels == k) & open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
     means = (gm.means - origin) @ projection.T
-    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, _matrices(gm), strict=True)):
-        colour = f"C{k % 10}"
-        if x is not None:
-            points = (x[labels == k] - origin) @ projection.T
-            # What is missing in other features than those that are drawn does not matter.
-            open_ = (missing[labels == k] & projection.any(axis=0)).any(axis=1)
-            ax.scatter(*points[~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
-            if open_.any():
-                ax.scatter(*points[open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
+    # The weight of noise has no mean.
+    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, _matrices(gm), strict=False)):
         variances, axes = np.linalg.eigh(projection @ covariance @ projection.T)
         angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
         for deviations in (1.0, 2.0):
             height, width = 2.0 * deviations * np.sqrt(np.maximum(variances, 0.0))
             label = f"{k}: {weight:.3f}" if deviations == 1.0 else None
-            look = {"fill": False, "color": colour, "alpha": None if alive[k] else _FAINT, "label": label}
+            look = {"fill": False, "color": f"C{k % 10}", "alpha": None if alive[k] else _FAINT, "label": label}
             ellipse = Ellipse(tuple(mean), width, height, angle=angle, **look)
             # The axes are as wide as what is alive needs.
             (ax.add_patch if alive[k] or not alive.any() else ax.add_artist)(ellipse)
     ax.set_xlabel(axis_labels[0])
     ax.set_ylabel(axis_labels[1])
     ax.autoscale_view()
-    _legend(ax, len(means))
 
 
 def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> None:
@@ -337,28 +342,15 @@ def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> Non
     ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
     at = np.linspace(*ends, 512)
     squares = ((at - means[:, np.newaxis]) / deviations[:, np.newaxis]) ** 2
-    densities = (gm.weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
+    weights = gm.weights[: len(means)]
+    densities = (weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
     if x is not None:
         ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
     ax.plot(at, densities.sum(axis=0), color="black", label="all")
-    for k, (weight, density) in enumerate(zip(gm.weights, densities, strict=True)):
+    for k, (weight, density) in enumerate(zip(weights, densities, strict=True)):
         ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
     ax.set_xlabel("feature 0" if gm.feature_names is None else gm.feature_names[0])
     ax.set_ylabel("density")
-    _legend(ax, len(means))
-
-
-def _legend(ax: Any, n_components: int) -> None:
-    """Name the components, if there are not too many for that."""
-    if n_components <= 28:
-        ax.legend(title="component: weight", fontsize="small")
-
-
-def _alive(gm: AnyMixture, mixture: Mixture) -> NDArray[np.bool_]:
-    """Say which components are alive (n_components,): all but those of a posterior that have hardly any samples."""
-    if isinstance(gm, BayesianGaussianMixture):
-        return np.array(gm._posterior().alive)
-    return np.ones(mixture.n_components, dtype=bool)
 
 
 def _matrices(gm: Mixture) -> Any:

@@ -107,7 +107,8 @@ class MPIEngine(Engine):
                 else:
                     self._answer(first, second)
         finally:
-            _restore_interrupts(before)
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
         if error is not None:
             raise _of_all(error)
         return result
@@ -250,8 +251,3 @@ def ignore_interrupts() -> Any:
     except ValueError:
         # Not in the main thread, which alone gets signals.
         return None
-
-
-def _restore_interrupts(handler: Any) -> None:
-    if handler is not None:
-        signal.signal(signal.SIGINT, handler)

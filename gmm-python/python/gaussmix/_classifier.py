@@ -153,7 +153,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return [given[label] for label in labels]
 
     def _numbers_of_components(self) -> list[Any]:
-        """Return the number of components of each class."""
         given, labels = self.n_components, self.classes_.tolist()
         if isinstance(given, Integral):
             return [given] * len(labels)
@@ -163,7 +162,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return numbers
 
     def _fit_each(self, mixtures: list[GaussianMixture], x: Floats, weights: Weights, ranges: list[tuple[int, int]]) -> None:
-        """Fit the mixtures to their ranges of the samples."""
         first, fits = mixtures[0], None
         for gm in mixtures:
             gm._validate_params()

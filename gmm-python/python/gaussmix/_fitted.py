@@ -44,7 +44,6 @@ class Abstract(ABCMeta):
 
 
 def _equal(kept: NDArray[Any], value: Any) -> bool:
-    """Say whether an attribute is what it was."""
     # Bits of small arrays are compared in less time, and large ones are not to be copied.
     now = value if type(value) is np.ndarray else np.asarray(on_host(value))
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)

@@ -159,7 +159,6 @@ class Fitting(Fitted):
         return self._data(X, sample_weight).e_step(mixture)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
-        """Check what is to be fitted to."""
         return ArraySamples(self, X, sample_weight, labels)
 
     def _fit(self, samples: Any) -> Evaluations:

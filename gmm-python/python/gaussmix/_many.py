@@ -174,12 +174,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
 
     def __len__(self) -> int:
-        """Give the number of groups."""
         check_is_fitted(self)
         return len(self.groups_)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the groups."""
         check_is_fitted(self)
         # Python's times have fewer digits than NumPy's.
         return iter(self.groups_ if self.groups_.dtype.kind in "mM" else self.groups_.tolist())

@@ -175,7 +175,6 @@ class Mixture:
         return cls._of(_core.Mixture.from_bytes(parameters), names)
 
     def __reduce__(self) -> Any:
-        """Return what a pickle holds: the same bits."""
         return Mixture._of_bytes, (bytes(self._engine), self._names)
 
     def __eq__(self, other: object) -> bool:
@@ -183,7 +182,6 @@ class Mixture:
         return self.__reduce__() == other.__reduce__() if isinstance(other, Mixture) else NotImplemented
 
     def __hash__(self) -> int:
-        """Return equal mixtures one number."""
         return hash(self.__reduce__()[1])
 
     def _table(self) -> tuple[str, list[str], Iterator[list[Any]], int]:
@@ -206,7 +204,6 @@ class Mixture:
         return f"{title}: means ± standard deviations", head, map(row, range(k)), k
 
     def __repr__(self) -> str:
-        """Return a table of the components."""
         return _tables.as_text(*self._table())
 
     def _repr_html_(self) -> str:
@@ -364,7 +361,6 @@ class Mixture:
         return np.vstack(parts), np.repeat(np.array([*range(k), -1][: len(counts)], dtype=np.int64), counts)
 
     def _feature(self, feature: Feature) -> int:
-        """Return the number of a feature."""
         last = self.n_features - 1
         if isinstance(feature, str):
             found = [number for number, name in enumerate(self._names or ()) if name == feature]
@@ -443,7 +439,6 @@ class Mixture:
         return Regression(self, x, y)
 
     def _of_one(self, feature: Feature | None) -> _core.Mixture:
-        """Return the mixture of one feature."""
         if feature is not None:
             return self._engine.marginal([self._feature(feature)])
         if self.n_features != 1:

@@ -104,7 +104,3 @@ class OfOneMixture(OfMixtures):
             fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
             return fitted
         return self._unfitted()
-
-    def _with(self, gm: GaussianMixture) -> dict[str, Any]:
-        """Return the attributes that follow from the fitted estimator of the mixture."""
-        return {"_gm": gm, "n_iter_": gm.n_iter_}

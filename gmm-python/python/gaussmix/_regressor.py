@@ -75,7 +75,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         super().__init__(n_components, **params)
 
     def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -95,7 +94,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
         weights, self._gm = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
         self.n_targets_ = both.shape[1] - x.shape[1]
-        with self._task(X, y, sample_weight, self._with) as task:
+        with self._task(X, y, sample_weight, lambda gm: {"_gm": gm, "n_iter_": gm.n_iter_}) as task:
             self._fit_mixture(self._gm, both, weights, self._units(both, weights), task)
             self.n_iter_ = self._gm.n_iter_
             self._regression()

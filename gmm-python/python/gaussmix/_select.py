@@ -71,7 +71,6 @@ class Selection(NamedTuple):
         return title, head[:shown], [[*row[:-1], shorten(str(row[-1]), 60, placeholder="…")][:shown] for row in rows], len(rows)
 
     def __repr__(self) -> str:
-        """Return a table of the models."""
         return _tables.as_text(*self._shown())
 
     def _repr_html_(self) -> str:

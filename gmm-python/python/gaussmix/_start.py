@@ -33,7 +33,6 @@ INITIAL = ("weights_init", "means_init", "precisions_init")
 
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
-    """Give the shape of the covariances of a type."""
     shapes: dict[str, tuple[int, ...]] = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
     return shapes[_core.covariance_form(covariance_type)]
 

@@ -17,8 +17,7 @@ from .._documentation import documented, with_documentation_of
 from .._fitting import Fitting, tried
 from .._samples import Samples
 from .engine import Engine, InProcess
-from .remote import Resident
-from .samples import ClusterSamples
+from .samples import ClusterSamples, Resident
 
 _Estimator = TypeVar("_Estimator", bound="ClusterEstimator")
 
@@ -93,7 +92,7 @@ class ClusterEstimator(Fitting):
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
             resident = samples._resident()
-            return resident.told(lambda: work(resident))
+            return resident.remote.together(lambda: work(resident))
 
     def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> Any:
         return self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))

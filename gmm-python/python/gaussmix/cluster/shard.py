@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterable
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,7 +254,7 @@ class Shard:
         if missing:
             raise MissingPartitionsError(f"partitions {missing} are not loaded here")
         arguments = pickle.loads(message)
-        tree: Tree[Any] = Tree(self.options.n_partitions, add)
+        tree = Tree(self.options.n_partitions)
         answers: list[Answer] = []
         for number in wanted:
             part = self._parts[number]

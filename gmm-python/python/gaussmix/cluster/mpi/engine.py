@@ -240,7 +240,6 @@ class MPIEngine(Engine):
         return answers, error
 
     def close(self) -> None:
-        """Drop the shard of this rank."""
         self._shard, self._partitions = None, []
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _start
 from ._arrays import Floats, Self, Weights, checked_weights, refuse_masked
-from ._documentation import documented, with_documentation_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
@@ -33,7 +33,6 @@ _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "deca
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 

@@ -159,13 +159,13 @@ def with_parameters_of(
 
 
 def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
-    """Put the entries of an estimator's parameters, as far as the signature has them, in the place of that of ``**params``.
+    """Fill in docstrings as `documented` does, with the entries of an estimator's parameters in the place of that of ``**params``.
 
-    A parameter that the class itself has an entry for keeps that.
+    The signature says which. A parameter that the class itself has an entry for keeps that.
     """
 
     def change(cls: _Class) -> _Class:
-        own = _entries(cls)
+        own = _entries(documented(cls))
         if not own:
             return cls
         own.pop("**params")

@@ -243,34 +243,41 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
         return np.dtype(np.float32 if dtype == np.float32 and self._type() == np.float32 else np.float64)
 
-    def _typed(self, data: _core.Data, values: NDArray[np.float64], X: Any) -> Floats:
+    def _values(self, operation: str, X: Any) -> NDArray[Any]:
+        """Return a value for each sample: its label, its responsibilities or its score."""
+        data = self._data(X)
+        return beside(self._typed(operation, getattr(data, operation)(self._mixture()), data.dtype), X)
+
+    def _typed(self, operation: str, values: NDArray[Any], dtype: Any) -> NDArray[Any]:
+        """Return values by the engine as they are for samples of a type."""
+        if operation == "labels":
+            return values
+        if operation == "scores":
+            values = values + self._log_factor()
         # A sample so far away that its log-likelihood is no float32 has -inf, without a warning.
         with np.errstate(over="ignore"):
-            typed: Floats = values.astype(self._value_type(data.dtype), copy=False)
-        return beside(typed, X)
+            return values.astype(self._value_type(dtype), copy=False)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each sample.
         Parameters: X
         Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
         """
-        return beside(self._data(X).labels(self._mixture()), X)
+        return self._values("labels", X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the probability of each component for each sample.
         Parameters: X
         Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
         """
-        data = self._data(X)
-        return self._typed(data, data.responsibilities(self._mixture()), X)
+        return self._values("responsibilities", X)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Return the log-likelihood of each sample.
         Parameters: X
         Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
         """
-        data = self._data(X)
-        return self._typed(data, data.scores(self._mixture()) + self._log_factor(), X)
+        return self._values("scores", X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean log-likelihood of a sample.

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
 from ._arrays import Floats, Self, Weights, checked_weights
-from ._documentation import documented, with_documentation_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
@@ -35,7 +35,6 @@ _AT_ONCE = 1 << 22
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
@@ -115,9 +114,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         return self
 
     def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:
-        scores = self._load(x, X).scores(self._gm._mixture())
-        with np.errstate(over="ignore"):
-            return scores.astype(self._gm._value_type(x.dtype), copy=False)
+        return self._gm._typed("scores", self._load(x, X).scores(self._gm._mixture()), x.dtype)
 
     def _scores_of_draws(self, share: float) -> NDArray[np.float64]:
         """Return the log densities of samples that are drawn from the mixture."""

@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from . import _core
 from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
-from ._documentation import documented, with_documentation_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
@@ -24,7 +24,6 @@ _Result = TypeVar("_Result")
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _core, _parameters, _start
 from ._arrays import Self
-from ._documentation import documented, with_documentation_of
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitting import Fitting
 from ._gpu import on_host
@@ -34,7 +34,6 @@ _ARRAYS = ("mean_prior", "covariance_prior")
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class BayesianGaussianMixture(Fitting):
     """A Gaussian mixture, fitted by variational inference.
 

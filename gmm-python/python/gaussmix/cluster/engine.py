@@ -6,10 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from sklearn.utils import check_array
+
 from .. import _partitions
+from .._arrays import na_as_nan
 from .._documentation import documented
 from .._partitions import File, Partition
-from .plan import Plan, plan
+from .plan import Plan, divided, listed
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
 
@@ -46,8 +50,15 @@ class Engine(ABC):
         return work()
 
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
-        """Divide samples of the kinds that the engine knows, and weights and labels with them, into partitions."""
-        return plan(self, X, sample_weight, partition_rows, labels, k)
+        """Divide samples of the kinds that the engine knows, here an array or files, and weights and labels with them."""
+        if not _partitions.are_paths(X):
+            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            return Plan(_partitions.of_array(x, partition_rows, sample_weight, labels, k), _partitions.common_dtype([x.dtype]), X)
+        found, counts = divided(self, X, partition_rows)
+        heads = [self.files(listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
+        weights = _partitions.weights_of_each(counts, sample_weight, heads[0])
+        known = _partitions.labels_of_each(counts, labels, k, heads[1])
+        return found._replace(partitions=_partitions.with_both(found.partitions, weights, known))
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:

@@ -111,30 +111,9 @@ class ClusterEstimator(Fitting):
         total, n = self._total(X, sample_weight)
         return total / n
 
-    def predict(self, X: Any) -> Any:
-        return self._values("labels", X)
-
-    def predict_proba(self, X: Any) -> Any:
-        return self._values("responsibilities", X)
-
-    def score_samples(self, X: Any) -> Any:
-        return self._values("scores", X)
-
-    #: The method of the local estimator that gives the values of an operation.
-    _METHODS: ClassVar[dict[str, str]] = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}
-
     def _values(self, operation: str, X: Any) -> Any:
-        """Give one value for each sample, computed by the workers."""
-
-        def work(data: Resident) -> Any:
-            found = getattr(data.data, operation)(self._mixture())
-            if operation == "labels":
-                return found
-            if operation == "scores":
-                found = found + self._log_factor()
-            return found.astype(self._value_type(getattr(X, "dtype", None)), copy=False)
-
-        return self._evaluate(X, None, work)
+        values = self._evaluate(X, None, lambda data: getattr(data.data, operation)(self._mixture()))
+        return self._typed(operation, values, getattr(X, "dtype", None))
 
     def _local(self) -> Any:
         """Give the mixture as an estimator of one process."""
@@ -144,7 +123,6 @@ class ClusterEstimator(Fitting):
 
 
 @on_workers("engine", [Engine, None], _estimator.GaussianMixture)
-@documented
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
@@ -177,7 +155,6 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
 
 @on_workers("engine", [Engine, None], _variational.BayesianGaussianMixture)
-@documented
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 

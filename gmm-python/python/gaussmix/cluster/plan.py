@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
+from sklearn.utils.validation import _check_feature_names, _check_n_features
 
 from .. import _partitions
-from .._arrays import Missing, na_as_nan
+from .._arrays import Missing
 from .._partitions import File, Partition
 from .shard import Facts
 
@@ -22,30 +22,16 @@ class Plan(NamedTuple):
     head: Any
 
 
-def plan(engine: Any, X: Any, sample_weight: Any, partition_rows: int | None, labels: Any = None, n_components: int = 0) -> Plan:
-    """Divide an array or files, and weights and labels with them, into partitions."""
-    if not _partitions.are_paths(X):
-        head = X
-        X = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-        partitions = _partitions.of_array(X, partition_rows, sample_weight, labels, n_components)
-        return Plan(partitions, _partitions.common_dtype([X.dtype]), head)
-    found, counts = divided(engine, X, partition_rows)
-    heads = [engine.files(_listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
-    weights = _partitions.weights_of_each(counts, sample_weight, heads[0])
-    known = _partitions.labels_of_each(counts, labels, n_components, heads[1])
-    return found._replace(partitions=_partitions.with_both(found.partitions, weights, known))
-
-
 def divided(engine: Any, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
     """Divide files into partitions without weights; also give the rows of each."""
-    files = engine.files(_listed(paths))
+    files = engine.files(listed(paths))
     _partitions.check_samples(files)
     dtype = _partitions.common_dtype(file.dtype for file in files)
     partitions, counts = _partitions.divide(files, partition_rows, dtype)
     return Plan(partitions, dtype, _head_of(files[0])), counts
 
 
-def _listed(paths: Any) -> list[str]:
+def listed(paths: Any) -> list[str]:
     return [paths] if not isinstance(paths, (list, tuple)) else list(paths)
 
 

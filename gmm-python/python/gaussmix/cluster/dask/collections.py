@@ -13,7 +13,8 @@ import numpy as np
 from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
-from ..plan import Plan, plan
+from ..engine import Engine
+from ..plan import Plan
 
 
 def is_frame(X: Any) -> bool:
@@ -61,7 +62,7 @@ def plan_of(
         dtype = _partitions.common_dtype([X.dtype])
     else:
         sample_weight, labels = (given.compute() if hasattr(given, "dask") else given for given in (sample_weight, labels))
-        return plan(engine, X, sample_weight, partition_rows, labels, k)
+        return Engine._plan(engine, X, sample_weight, partition_rows, resident, labels, k)
     if is_array(sample_weight) and sample_weight.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar, got {sample_weight.ndim}D array.")
     of_each = (

@@ -18,7 +18,7 @@ from ..._arrays import na_as_nan
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine, agreed
-from ..plan import Plan, plan
+from ..plan import Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
 
@@ -156,7 +156,7 @@ class MPIEngine(Engine):
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide files, or make one partition of the array of each rank."""
         if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
-            return plan(self, X, sample_weight, partition_rows, labels, k)
+            return super()._plan(X, sample_weight, partition_rows, resident, labels, k)
 
         def own() -> tuple[Partition, Any]:
             if _partitions.are_paths(X):

@@ -105,8 +105,7 @@ class GaussianMixture(Fitting):
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
         has the share (t + 1) ** -decay.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+    n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
@@ -222,9 +221,7 @@ class GaussianMixture(Fitting):
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
         means : array-like of shape (n_components, n_features), default=None
             The means; where they are float32, so are the attributes, if float32 holds the mixture.
-        covariances : array-like, default=None -- The covariances, in the shape of their type.
-        covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
-            Their type. It follows from the shape, unless there are as many components as features.
+        covariances, covariance_type
         **params : dict -- Other parameters of the estimator.
         Returns: gm : GaussianMixture -- The estimator, as if fitted.
         """

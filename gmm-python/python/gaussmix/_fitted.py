@@ -57,7 +57,6 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
     device: str
     n_jobs: int | None
     reproducible: bool = False
-    random_state: Any
     # Set by a fit, as are the other public attributes.
     weights_: NDArray[Any]
     means_: NDArray[Any]

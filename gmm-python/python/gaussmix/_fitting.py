@@ -85,12 +85,10 @@ class Fitting(Fitted):
     """An estimator that is fitted by iterations from a start."""
 
     n_components: int
-    init_params: Any
     max_iter: int
     n_init: int
     reg_covar: float
     missing: bool
-    freeze: Any
     warm_start: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
     _numbers_of_own_start: ClassVar[int] = 0

@@ -129,8 +129,7 @@ class Mixture:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.
     covariances : array-like -- The covariances, in the shape of their type.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
-        Their type. It follows from the shape, unless there are as many components as features.
+    covariance_type
     feature_names : sequence of str, default=None -- The names of the features.
     Examples:
     >>> from gaussmix import Mixture

@@ -300,8 +300,7 @@ def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[An
 
     for file in files:
         if file.groups is None:
-            for first in range(0, max(file.shape[0], 1), partition_rows):
-                last = min(first + partition_rows, file.shape[0])
+            for first, last in _pieces(file.shape[0], partition_rows):
                 add(file.path, Rows(file.path, first, last), first, last)
             continue
         begin = group = row = 0
@@ -311,6 +310,11 @@ def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[An
                 add(file.path, RowGroups(file.path, group, i, dtype.str), begin, row)
                 begin, group = row, i
     return partitions, counts
+
+
+def _pieces(n_rows: int, partition_rows: int) -> list[tuple[int, int]]:
+    """Return the first row of each partition and the row after its last; without rows there is one partition."""
+    return [(first, min(first + partition_rows, n_rows)) for first in range(0, max(n_rows, 1), partition_rows)]
 
 
 def _rows_name(first: int, last: int, what: str) -> str:
@@ -390,12 +394,7 @@ def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):
             raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
-    n_rows = X.shape[0]
-    partition_rows = _rows_of_each(partition_rows, n_rows, X.shape[1], X.dtype)
-    firsts = range(0, max(n_rows, 1), partition_rows)
-    partitions = [
-        Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]), first=first)
-        for first in firsts
-    ]
-    counts = [min(partition_rows, n_rows - first) for first in firsts]
+    pieces = _pieces(X.shape[0], _rows_of_each(partition_rows, X.shape[0], X.shape[1], X.dtype))
+    partitions = [Partition(_rows_name(first, last, "X"), Array(X[first:last]), first=first) for first, last in pieces]
+    counts = [last - first for first, last in pieces]
     return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components))

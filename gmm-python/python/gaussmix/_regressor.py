@@ -169,7 +169,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         x: Floats = on_host(self._checked(X, reset=False))
         draws = self._evaluate(self._regression().sample, X, x, n_samples, seed_of(random_state))
         y: Floats = draws.swapaxes(1, 2).astype(self._gm._value_type(x.dtype), order="C")
-        return beside(y[:, 0] if self._one_dimension else y, X)
+        return beside(self._shaped(y), X)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.

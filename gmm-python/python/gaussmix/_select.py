@@ -96,8 +96,7 @@ class Selection(NamedTuple):
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
             ax.plot(*zip(*rows, strict=True), marker="o", label=kind)
-        ax.set_xlabel("number of components")
-        ax.set_ylabel(self.criterion.upper())
+        ax.set(xlabel="number of components", ylabel=self.criterion.upper())
         ax.legend()
         return ax
 
@@ -284,9 +283,8 @@ def _figure(gm: AnyMixture) -> Any:
         return plt.subplots()[1]
     _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
     beside.plot(np.arange(1, len(bounds) + 1), bounds, marker=".")
-    beside.set_xlabel("iteration")
-    of_posterior = isinstance(gm, BayesianGaussianMixture)
-    beside.set_ylabel("lower bound" + (", as scikit-learn counts" if of_posterior else ": mean log-likelihood of a sample"))
+    of = ", as scikit-learn counts" if isinstance(gm, BayesianGaussianMixture) else ": mean log-likelihood of a sample"
+    beside.set(xlabel="iteration", ylabel=f"lower bound{of}")
     return ax
 
 
@@ -330,8 +328,7 @@ def _plot_plane(
             ellipse = Ellipse(tuple(mean), width, height, angle=angle, **look)
             # The axes are as wide as what is alive needs.
             (ax.add_patch if alive[k] or not alive.any() else ax.add_artist)(ellipse)
-    ax.set_xlabel(axis_labels[0])
-    ax.set_ylabel(axis_labels[1])
+    ax.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
     ax.autoscale_view()
 
 
@@ -348,8 +345,7 @@ def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> Non
     ax.plot(at, densities.sum(axis=0), color="black", label="all")
     for k, (weight, density) in enumerate(zip(weights, densities, strict=True)):
         ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
-    ax.set_xlabel("feature 0" if gm.feature_names is None else gm.feature_names[0])
-    ax.set_ylabel("density")
+    ax.set(xlabel="feature 0" if gm.feature_names is None else gm.feature_names[0], ylabel="density")
 
 
 def _matrices(gm: Mixture) -> Any:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
 from ._arrays import Self, checked_weights
@@ -360,12 +359,11 @@ class GaussianMixture(Fitting):
         return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior, noise=noise)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
-        plain = samples.task is None and samples.noise is None
-        if self.n_init > 1 and plain and isinstance(samples, ArraySamples) and samples.labels is None:
-            if _start.is_side_by_side(samples.X, self):
-                with ill_defined(self):
-                    fit = samples.fit_many([self])[0]
-                return fit if samples.units is None else fit.restored(samples.units)
+        plain = self.n_init > 1 and samples.task is None and samples.noise is None
+        if plain and isinstance(samples, ArraySamples) and samples.labels is None and _start.is_side_by_side(samples.X, self):
+            with ill_defined(self):
+                fit = samples.fit_many([self])[0]
+            return fit if samples.units is None else fit.restored(samples.units)
         return super()._best_run(samples, data, options)
 
     def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:

@@ -142,20 +142,18 @@ def select(
         raise ValueError(f"there is no criterion {criterion!r}; use 'bic', 'aic' or 'icl'")
     given = [covariance_type] if isinstance(covariance_type, str) else covariance_type
     kinds = [kind for name in given for kind in _core.covariance_models(name)]
-    if estimator is None:
-        estimator = GaussianMixture()
-    if not isinstance(estimator, GaussianMixture):
+    base = GaussianMixture() if estimator is None else estimator
+    if not isinstance(base, GaussianMixture):
         raise TypeError(
-            f"the estimator is a {type(estimator).__name__}; criteria compare fits of a GaussianMixture of this package. A "
+            f"the estimator is a {type(base).__name__}; criteria compare fits of a GaussianMixture of this package. A "
             "BayesianGaussianMixture finds the number of components by itself, and elbo_ compares its fits"
         )
     numbers = _numbers(n_components)
     if grow:
-        if type(estimator) is not GaussianMixture:
-            raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(estimator).__name__}; leave it out")
+        if type(base) is not GaussianMixture:
+            raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(base).__name__}; leave it out")
         numbers = sorted(set(numbers))
     ascending = grow or isinstance(numbers, range) and numbers.step > 0
-    base = estimator
     # The least number for which there are too few samples, and the error that says so.
     too_many: tuple[int, _core.TooFewSamplesError] | None = None
 
@@ -170,7 +168,7 @@ def select(
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
     failure: ValueError | None = None
-    fitted = estimator._fitted(models(), X, sample_weight)
+    fitted = base._fitted(models(), X, sample_weight)
     if grow:
         fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
     for gm, total, n in fitted:
@@ -189,14 +187,11 @@ def select(
         table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_, reason))
         if best is None or value < best[0] or math.isnan(best[0]):
             best = (value, gm)
-    if too_many is not None:
-        if best is None:
-            raise too_many[1]
-        warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
-    if best is None and failure is not None:
-        raise failure
     if best is None:
-        raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
+        nothing = ValueError("there is nothing to select from; give at least one number of components and covariance type")
+        raise too_many[1] if too_many is not None else failure or nothing
+    if too_many is not None:
+        warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
     if math.isnan(best[0]):
         warn("in each model a component is empty or has collapsed: the first is taken; try fewer components")
     return Selection(criterion, table, best[1])

@@ -9,8 +9,7 @@ from .._arrays import n_threads
 from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
-from .plan import check_facts
-from .samples import Interrupts, Remote
+from .samples import Interrupts, Remote, check_facts
 from .shard import Options
 
 

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names, _check_n_features
 
 from .. import _core, _start
-from .._arrays import Floats, Weights, n_threads, note_missing
+from .._arrays import Floats, Missing, Weights, n_threads, note_missing
 from .._partitions import Partition
 from .._reports import Course
 from .._samples import Evaluations, Samples
-from .engine import Engine, agreed
-from .plan import Plan, check_columns, check_facts, missing_of_all
+from .engine import Engine, Plan, agreed
 from .shard import Facts, Options
 from .tree import Answer, Tree, decode, parameters_of
 
@@ -230,7 +230,7 @@ class ClusterSamples(Samples):
     def load(self) -> Resident:
         self.units = None
         if self.estimator.missing:
-            note_missing(missing_of_all(self.facts))
+            note_missing(_missing_of_all(self.facts))
         self.interrupts.hold()
         return self._resident()
 
@@ -260,3 +260,38 @@ class ClusterSamples(Samples):
         self.engine.close()
         if pressed and kind is None:
             raise KeyboardInterrupt
+
+
+def check_columns(estimator: Any, planned: Plan, reset: bool) -> None:
+    """Check that an estimator knows the columns of the samples, or have it learn them."""
+    _check_feature_names(estimator, planned.head, reset=reset)
+    _check_n_features(estimator, planned.head, reset=reset)
+
+
+def _missing_of_all(facts: Sequence[Facts]) -> Missing:
+    """Say what is missing in all partitions together, with the numbers of rows among those of all."""
+    unobserved, first, empty, begin = set(range(facts[0].n_features)), None, 0, 0
+    for fact in facts:
+        assert fact.missing is not None  # The shards were told to look.
+        unobserved &= set(fact.missing.unobserved)
+        empty += fact.missing.empty_rows
+        if first is None and fact.missing.first_empty_row is not None:
+            first = begin + fact.missing.first_empty_row
+        begin += fact.n_samples
+    return Missing(tuple(sorted(unobserved)), empty, first)
+
+
+def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: int, name: str) -> None:
+    """Check that partitions belong together, and that there are enough samples for what has this name."""
+    for fact, partition in zip(facts, partitions, strict=True):
+        if fact.n_features != facts[0].n_features:
+            raise ValueError(
+                f"{partition.name} has {fact.n_features} features, but {partitions[0].name} has {facts[0].n_features}; "
+                "all partitions must have as many"
+            )
+    n = sum(fact.n_samples for fact in facts)
+    if n < least:
+        shape = (n, facts[0].n_features)
+        raise ValueError(f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}.")
+    if not any(fact.total_weight > 0 for fact in facts):
+        raise ValueError("all sample weights are zero; at least one sample must count")

@@ -13,8 +13,7 @@ import numpy as np
 from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
-from ..engine import Engine
-from ..plan import Plan
+from ..engine import Engine, Plan
 
 
 def is_frame(X: Any) -> bool:

@@ -15,8 +15,7 @@ from dask.delayed import delayed
 from ... import _partitions
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
-from ..engine import Engine
-from ..plan import Plan
+from ..engine import Engine, Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, MissingPartitionsError, merge
 from .collections import plan_of

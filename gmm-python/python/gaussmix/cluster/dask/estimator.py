@@ -15,8 +15,9 @@ from ..._arrays import floats
 from ..._documentation import documented
 from ..._partitions import Partition
 from .. import estimator, likelihood
+from ..engine import divided
 from ..estimator import on_workers
-from ..plan import check_columns, divided
+from ..samples import check_columns
 from .collections import by_rows, is_frame, type_of
 from .engine import DaskEngine
 

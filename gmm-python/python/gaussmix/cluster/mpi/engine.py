@@ -17,8 +17,7 @@ from ... import _core, _partitions
 from ..._arrays import na_as_nan
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
-from ..engine import Engine, agreed
-from ..plan import Plan
+from ..engine import Engine, Plan, agreed
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
 

@@ -199,7 +199,8 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         """Return the same mixture as an object of scikit-learn.
         Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
         """
-        self.mixture_._check_no_noise("scikit-learn's class") if hasattr(self, "means_") else None
+        if hasattr(self, "means_"):
+            self.mixture_._check_no_noise("scikit-learn's class")
         params = self.get_params()
         params["covariance_type"] = _core.covariance_form(params["covariance_type"])
         other = self._theirs(**{name: params[name] for name in self._shared()})

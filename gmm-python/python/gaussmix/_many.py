@@ -130,9 +130,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             )
         template: Estimator = clone(estimator)
         template._validate_params()
-        given = [
-            name for name in ("weights_init", "means_init", "precisions_init", "callback") if getattr(template, name, None) is not None
-        ]
+        given = [name for name in (*_start.INITIAL, "callback") if getattr(template, name, None) is not None]
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any
 
@@ -78,9 +79,19 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
         _VALID.add(key)
 
 
-def set_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
-    """Set the parameters of an estimator, which are the local variables of its constructor."""
-    vars(estimator).update({name: value for name, value in given.items() if name not in ("self", "__class__")})
+def set_parameters(estimator: Any, given: Mapping[str, Any], init: Callable[..., None] | None = None) -> None:
+    """Set the parameters of an estimator, which are the local variables of its constructor.
+
+    With `init`, the constructor, its ``**params`` and the defaults of its signature are parameters too.
+    """
+    own = {name: value for name, value in given.items() if name not in ("self", "__class__")}
+    if init is not None:
+        defaults = {name: parameter.default for name, parameter in signature(init).parameters.items() if name != "self"}
+        params = own.pop("params")
+        if unknown := [name for name in params if name not in defaults]:
+            raise TypeError(f"{type(estimator).__name__}.__init__() got an unexpected keyword argument {unknown[0]!r}")
+        own = {**defaults, **own, **params}
+    vars(estimator).update(own)
 
 
 def frozen(freeze: str | Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _core, _parameters, _start
 from ._arrays import Self
-from ._documentation import with_documentation_of
+from ._documentation import with_documentation_of, with_parameters_of
 from ._estimator import GaussianMixture
 from ._fitting import Fitting
 from ._gpu import on_host
 from ._parameters import BayesianScikitLearn
-from ._reports import Iteration
 
 #: The attributes that scikit-learn's object has too, beside those of every mixture.
 _POSTERIOR = (
@@ -29,6 +27,8 @@ _POSTERIOR = (
     "covariance_prior_",
 )
 
+#: Parameters of `GaussianMixture` that a fit by variational inference does not have.
+_WITHOUT = (*_start.INITIAL, "prior", "noise")
 #: The options of a fit that are arrays.
 _ARRAYS = ("mean_prior", "covariance_prior")
 
@@ -127,39 +127,20 @@ class BayesianGaussianMixture(Fitting):
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
 
+    @with_parameters_of(GaussianMixture, _WITHOUT)
     def __init__(
         self,
         *,
-        n_components: int = 1,
-        covariance_type: str = "full",
-        tol: float = 1e-3,
-        reg_covar: float = 1e-6,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
-        hierarchical_rows: int = 2000,
         weight_concentration_prior_type: str = "dirichlet_process",
         weight_concentration_prior: float | None = None,
         mean_precision_prior: float | None = None,
         mean_prior: ArrayLike | None = None,
         degrees_of_freedom_prior: float | None = None,
         covariance_prior: ArrayLike | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        verbose_interval: int = 10,
-        halving: bool = False,
-        device: str = "auto",
-        freeze: Sequence[str] | None = None,
-        standardize: bool = False,
-        decay: float = 0.7,
         total_samples: float | None = None,
-        n_jobs: int | None = None,
-        missing: bool = False,
-        reproducible: bool = False,
-        callback: Callable[[Iteration], object] | None = None,
+        **params: Any,
     ) -> None:
-        _parameters.set_parameters(self, locals())
+        _parameters.set_parameters(self, locals(), BayesianGaussianMixture.__init__)
 
     @property
     def elbo_(self) -> float:

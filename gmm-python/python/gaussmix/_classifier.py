@@ -26,6 +26,7 @@ from ._fitting import note_regularization
 from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._parameters import set_parameters
 from ._warnings import warn
 
 #: Parameters of `GaussianMixture` that the classifier does not have, because the mixtures of the classes would share them.
@@ -82,8 +83,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def __init__(
         self, n_components: int | ArrayLike | Mapping[Any, int] = 1, *, priors: ArrayLike | Mapping[Any, float] | None = None, **params: Any
     ) -> None:
-        super().__init__(n_components, **params)
-        self.priors = priors
+        set_parameters(self, locals(), GaussianMixtureClassifier.__init__)
 
     @property
     def mixtures_(self) -> list[Mixture]:

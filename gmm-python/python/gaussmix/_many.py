@@ -22,6 +22,7 @@ from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
 from ._gpu import on_host
+from ._parameters import set_parameters
 from ._variational import BayesianGaussianMixture
 from ._warnings import warn
 
@@ -71,9 +72,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     """
 
     def __init__(self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0) -> None:
-        self.estimator = estimator
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def fit(self, X: ArrayLike | Sequence[ArrayLike], groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a mixture to each group.

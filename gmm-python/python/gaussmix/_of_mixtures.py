@@ -40,9 +40,6 @@ class OfMixtures(Estimator):
     n_features_in_: int
     _parameter_constraints: ClassVar[dict[str, list[Any]]]
 
-    def __init__(self, n_components: Any = 1, **params: Any) -> None:
-        _parameters.set_parameters(self, {"n_components": n_components, "params": params}, type(self).__init__)  # type: ignore[misc]
-
     def _units(self, x: Floats, weights: Weights) -> Units:
         """Return the units that fits are made in, if not in those of the data."""
         return _core.Standardization.of(x, weights, _core.needs_one_unit(self.covariance_type)) if self.standardize else None

@@ -20,7 +20,7 @@ from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-from ._parameters import seed_of
+from ._parameters import seed_of, set_parameters
 
 #: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
 #: values are missing is that of fewer features, which compares with no threshold for complete samples.
@@ -76,9 +76,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
-        super().__init__(n_components, **params)
-        self.contamination = contamination
-        self.threshold = threshold
+        set_parameters(self, locals(), GaussianMixtureOutlierDetector.__init__)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:

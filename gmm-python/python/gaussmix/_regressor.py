@@ -16,7 +16,7 @@ from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-from ._parameters import count, seed_of
+from ._parameters import count, seed_of, set_parameters
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)
@@ -71,7 +71,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
-        super().__init__(n_components, **params)
+        set_parameters(self, locals(), GaussianMixtureRegressor.__init__)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -61,7 +61,7 @@ def time_rounds(engine, n_workers, out, name, shapes):
     """Time requests for statistics, and the M-step."""
     from gaussmix._partitions import Array
     from gaussmix.cluster import Options, Partition
-    from gaussmix.cluster.remote import Interrupts, Remote
+    from gaussmix.cluster.samples import Interrupts, Remote
 
     for shape in shapes:
         if n_workers not in workers_of(shape):

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from gaussmix import GaussianMixture, Likelihood, Mixture, to_onnx
+from gaussmix import GaussianMixture, Likelihood, Mixture, plot, to_onnx
 from sklearn.base import clone
 
 
@@ -110,3 +110,15 @@ def test_bad_noise_is_named(data):
             refused()
     with pytest.raises(AttributeError, match="partial_fit"):
         GaussianMixture(2, noise=True).partial_fit(data)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_pictures_have_the_gaussians_and_the_noise(data, columns):
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    gm = GaussianMixture(3, noise=True, random_state=0).fit(data[:, :columns])
+    ax = plot(gm, data[:, :columns])
+    assert ax.get_title() == "1,000 samples, 3 components" and len(ax.get_legend().get_texts()) == (4 if columns == 1 else 3)
+    assert columns == 1 or sum(len(dots.get_offsets()) for dots in ax.collections) == 1000
+    plt.close("all")

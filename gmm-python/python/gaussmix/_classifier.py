@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,25 +18,22 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from . import _start
-from ._arrays import Floats, Weights, checked_weights, refuse_masked
-from ._documentation import documented, with_documentation_of
+from ._arrays import Floats, Self, Weights, checked_weights, refuse_masked
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
 from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
+from ._parameters import set_parameters
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Parameters of `GaussianMixture` that the classifier does not have, because the mixtures of the classes would share them.
 _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "decay", "callback")
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 
@@ -86,8 +83,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     def __init__(
         self, n_components: int | ArrayLike | Mapping[Any, int] = 1, *, priors: ArrayLike | Mapping[Any, float] | None = None, **params: Any
     ) -> None:
-        super().__init__(n_components, **params)
-        self.priors = priors
+        set_parameters(self, locals(), GaussianMixtureClassifier.__init__)
 
     @property
     def mixtures_(self) -> list[Mixture]:
@@ -156,7 +152,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return [given[label] for label in labels]
 
     def _numbers_of_components(self) -> list[Any]:
-        """Return the number of components of each class."""
         given, labels = self.n_components, self.classes_.tolist()
         if isinstance(given, Integral):
             return [given] * len(labels)
@@ -166,7 +161,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return numbers
 
     def _fit_each(self, mixtures: list[GaussianMixture], x: Floats, weights: Weights, ranges: list[tuple[int, int]]) -> None:
-        """Fit the mixtures to their ranges of the samples."""
         first, fits = mixtures[0], None
         for gm in mixtures:
             gm._validate_params()

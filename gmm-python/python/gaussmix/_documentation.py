@@ -142,30 +142,30 @@ def with_parameters_of(
 ) -> Callable[[_Init], _Init]:
     """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature; some have other defaults."""
     theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
-    shared = {
-        name: parameter.replace(default=defaults.get(name, parameter.default)) for name, parameter in theirs.items() if name not in without
-    }
 
     def change(init: _Init) -> _Init:
-        own = [
-            parameter
-            for name, parameter in inspect.signature(init).parameters.items()
-            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and name not in shared
+        own = dict(inspect.signature(init).parameters)
+        params = own.pop("params")
+        shared = [
+            # Only what the constructor itself takes by position is given so.
+            own.pop(name, parameter.replace(kind=params.KEYWORD_ONLY, default=defaults.get(name, parameter.default)))
+            for name, parameter in theirs.items()
+            if name not in without
         ]
-        init.__signature__ = inspect.Signature([*shared.values(), *own])  # type: ignore[attr-defined]
+        init.__signature__ = inspect.Signature([*shared, *own.values()])  # type: ignore[attr-defined]
         return init
 
     return change
 
 
 def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
-    """Put the entries of an estimator's parameters, as far as the signature has them, in the place of that of ``**params``.
+    """Fill in docstrings as `documented` does, with the entries of an estimator's parameters in the place of that of ``**params``.
 
-    A parameter that the class itself has an entry for keeps that.
+    The signature says which. A parameter that the class itself has an entry for keeps that.
     """
 
     def change(cls: _Class) -> _Class:
-        own = _entries(cls)
+        own = _entries(documented(cls))
         if not own:
             return cls
         own.pop("**params")

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters, _start
-from ._arrays import checked_weights
+from ._arrays import Self, checked_weights
 from ._documentation import documented
 from ._fitted import take_features
-from ._fitting import Fitting, ill_defined, is_of_model
+from ._fitting import Fitting, ill_defined, tried
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
 from ._samples import ArraySamples, Evaluations, Samples
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    #: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
-    Tried = tuple["GaussianMixture", float | ValueError, float]
+#: An estimator with the total log-likelihood of the samples, or why there are too few, and their weight.
+Tried = tuple["GaussianMixture", float | ValueError, float]
 
 #: So many models of a selection are fitted in one call of the engine.
 _TOGETHER = 256
@@ -108,8 +104,7 @@ class GaussianMixture(Fitting):
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
         has the share (t + 1) ** -decay.
-    n_jobs : int or None, default=None
-        The number of threads, as joblib counts; by default all cores, or as many as RAYON_NUM_THREADS says.
+    n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
@@ -225,9 +220,7 @@ class GaussianMixture(Fitting):
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
         means : array-like of shape (n_components, n_features), default=None
             The means; where they are float32, so are the attributes, if float32 holds the mixture.
-        covariances : array-like, default=None -- The covariances, in the shape of their type.
-        covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
-            Their type. It follows from the shape, unless there are as many components as features.
+        covariances, covariance_type
         **params : dict -- Other parameters of the estimator.
         Returns: gm : GaussianMixture -- The estimator, as if fitted.
         """
@@ -276,7 +269,6 @@ class GaussianMixture(Fitting):
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         """Return the total log-likelihood of samples, and their weight."""
-        check_is_fitted(self)
         data = self._data(X, sample_weight)
         return data.mean_score(self._mixture()) * data.total_weight, data.total_weight
 
@@ -305,14 +297,7 @@ class GaussianMixture(Fitting):
                     yield from cls._fitted_side_by_side(some, samples, data)
             return
         for estimator in models:
-            try:
-                estimator.fit(X, sample_weight=sample_weight)
-            except ValueError as error:
-                if not is_of_model(error):
-                    raise
-                yield estimator, error, 0.0
-            else:
-                yield estimator, *estimator._total(X, sample_weight)
+            yield estimator, *tried(lambda: estimator.fit(X, sample_weight=sample_weight)._total(X, sample_weight))
 
     @staticmethod
     def _fitted_side_by_side(models: list[GaussianMixture], samples: ArraySamples, data: _core.Data) -> Iterator[Tried]:
@@ -323,20 +308,18 @@ class GaussianMixture(Fitting):
         possible = [gm for gm in models if gm.n_components <= n_samples]
         fits: Any = samples.fit_many(possible) if possible else []
         numbers = count()
-        for gm in models:
-            try:
-                gm._check_start(n_samples)
-                with ill_defined(samples.estimator):
-                    fit = fits[next(numbers)]
-            except ValueError as error:
-                if not is_of_model(error):
-                    raise
-                yield gm, error, 0.0
-                continue
+
+        def fitted(gm: GaussianMixture) -> tuple[float, float]:
+            gm._check_start(n_samples)
+            with ill_defined(samples.estimator):
+                fit = fits[next(numbers)]
             take_features(gm, samples.estimator)
             gm._keep(fit, samples.dtype)
             gm._finish(fit)
-            yield gm, data.mean_score(gm._mixture()) * n, n
+            return data.mean_score(gm._mixture()) * n, n
+
+        for gm in models:
+            yield gm, *tried(partial(fitted, gm))
 
     def _grown(self, fitted: Iterable[Tried], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Improve what `_fitted` gives by fits that start at the mixture before, where that has the same type."""
@@ -358,7 +341,7 @@ class GaussianMixture(Fitting):
         """Take the fit that starts at the mixture of fewer components, if it is better."""
         # One more run than there are.
         options = {**self._options(data.shape[1]), "n_init": 1}
-        seed = int(check_random_state(self.random_state).randint(0, 2**31 - 1))
+        seed = _parameters.seed_of(self.random_state)
         with ill_defined(self):
             fit = data.grown(options, seed, before._mixture(), samples.units)
         if fit is None:
@@ -376,12 +359,11 @@ class GaussianMixture(Fitting):
         return self._engine_options(arrays if self._goes_on() else {**given, **arrays}, prior=prior, noise=noise)
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
-        plain = samples.task is None and samples.noise is None
-        if self.n_init > 1 and plain and isinstance(samples, ArraySamples) and samples.labels is None:
-            if _start.is_side_by_side(samples.X, self):
-                with ill_defined(self):
-                    fit = samples.fit_many([self])[0]
-                return fit if samples.units is None else fit.restored(samples.units)
+        plain = self.n_init > 1 and samples.task is None and samples.noise is None
+        if plain and isinstance(samples, ArraySamples) and samples.labels is None and _start.is_side_by_side(samples.X, self):
+            with ill_defined(self):
+                fit = samples.fit_many([self])[0]
+            return fit if samples.units is None else fit.restored(samples.units)
         return super()._best_run(samples, data, options)
 
     def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:

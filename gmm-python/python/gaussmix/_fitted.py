@@ -1,4 +1,4 @@
-"""A fitted mixture: its attributes, and the other forms that it can have."""
+"""A fitted mixture: its attributes, the other forms that it can have, and what it says of samples."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import math
 import os
 from abc import ABCMeta, abstractmethod
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _core
+from . import _arrays, _core
+from ._arrays import Floats, Self, checked_weights, load, n_threads, validated
 from ._attributes import attribute_type
 from ._documentation import documented
-from ._gpu import on_host
+from ._gpu import beside, on_host
 from ._mixture import ARRAYS, Mixture, names_in_file
+from ._parameters import count, seed_of
 from ._reports import Estimator
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def take_features(to: Any, of: Any) -> None:
@@ -45,7 +44,6 @@ class Abstract(ABCMeta):
 
 
 def _equal(kept: NDArray[Any], value: Any) -> bool:
-    """Say whether an attribute is what it was."""
     # Bits of small arrays are compared in less time, and large ones are not to be copied.
     now = value if type(value) is np.ndarray else np.asarray(on_host(value))
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
@@ -53,9 +51,12 @@ def _equal(kept: NDArray[Any], value: Any) -> bool:
 
 @documented
 class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
-    """The attributes that every fitted mixture has."""
+    """The attributes of a fitted mixture, its other forms, and the methods that evaluate samples, or draw them."""
 
     covariance_type: str
+    device: str
+    n_jobs: int | None
+    reproducible: bool = False
     # Set by a fit, as are the other public attributes.
     weights_: NDArray[Any]
     means_: NDArray[Any]
@@ -150,19 +151,6 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         self.__dict__.update({name: value for name, value in vars(other).items() if name.endswith("_")})
         self._forget()
 
-    def _take_bounds(self, found: dict[str, Any]) -> None:
-        """Set what a file says of how a fit found the mixture, and of the features."""
-        self.n_features_in_ = self.means_.shape[1]
-        names = found.get("feature_names")
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        bounds = found.get("lower_bounds")
-        self.lower_bounds_ = [] if bounds is None else list(bounds)
-        bound = found.get("lower_bound")
-        self.lower_bound_ = -math.inf if bound is None else float(bound)
-        self.n_iter_ = int(found.get("n_iter") or 0)
-        self.converged_ = bool(found.get("converged"))
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
@@ -185,12 +173,20 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     @classmethod
     def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        """Make a fitted estimator of what the engine has, and of what a file says of its fit and of the features."""
         if getattr(engine, "noise", None) is not None:
             params = {"noise": True, **params}
         gm = cls(n_components=len(engine.means), covariance_type=getattr(engine, "covariance_model", engine.covariance_type), **params)
         gm._forget()
         gm._set(engine, dtype)
-        gm._take_bounds(found)
+        gm.n_features_in_ = gm.means_.shape[1]
+        if found.get("feature_names") is not None:
+            gm.feature_names_in_ = np.array(found["feature_names"], dtype=object)
+        bounds, bound = found.get("lower_bounds"), found.get("lower_bound")
+        gm.lower_bounds_ = [] if bounds is None else list(bounds)
+        gm.lower_bound_ = -math.inf if bound is None else float(bound)
+        gm.n_iter_ = int(found.get("n_iter") or 0)
+        gm.converged_ = bool(found.get("converged"))
         return gm
 
     @classmethod
@@ -203,7 +199,8 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
         """Return the same mixture as an object of scikit-learn.
         Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
         """
-        self.mixture_._check_no_noise("scikit-learn's class") if hasattr(self, "means_") else None
+        if hasattr(self, "means_"):
+            self.mixture_._check_no_noise("scikit-learn's class")
         params = self.get_params()
         params["covariance_type"] = _core.covariance_form(params["covariance_type"])
         other = self._theirs(**{name: params[name] for name in self._shared()})
@@ -232,3 +229,104 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
             made._forget()
             made._current()
         return made
+
+    def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
+        """Bring samples to the device, for a fitted mixture."""
+        check_is_fitted(self)
+        given, threads = X, n_threads(self.n_jobs)
+        if not self._takes(X):
+            X = validated(self, X, reset=False)
+        weights = checked_weights(sample_weight, X.shape[0])
+        return load(self, X, weights, device=self.device, threads=threads, original=given)
+
+    def _value_type(self, dtype: Any) -> np.dtype[Any]:
+        """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
+        return np.dtype(np.float32 if dtype == np.float32 and self._type() == np.float32 else np.float64)
+
+    def _values(self, operation: str, X: Any) -> NDArray[Any]:
+        """Return a value for each sample: its label, its responsibilities or its score."""
+        data = self._data(X)
+        return beside(self._typed(operation, getattr(data, operation)(self._mixture()), data.dtype), X)
+
+    def _typed(self, operation: str, values: NDArray[Any], dtype: Any) -> NDArray[Any]:
+        """Return values by the engine as they are for samples of a type."""
+        if operation == "labels":
+            return values
+        if operation == "scores":
+            values = values + self._log_factor()
+        # A sample so far away that its log-likelihood is no float32 has -inf, without a warning.
+        with np.errstate(over="ignore"):
+            return values.astype(self._value_type(dtype), copy=False)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the most probable component of each sample.
+        Parameters: X
+        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
+        """
+        return self._values("labels", X)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the probability of each component for each sample.
+        Parameters: X
+        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
+        """
+        return self._values("responsibilities", X)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Return the log-likelihood of each sample.
+        Parameters: X
+        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
+        """
+        return self._values("scores", X)
+
+    def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return the mean log-likelihood of a sample.
+        Parameters: X, y, sample_weight
+        Returns: log_likelihood : float -- The mean, by weight.
+        """
+        if not hasattr(self, "means_"):
+            check_is_fitted(self)
+        if sample_weight is None and not self.reproducible and self._takes(X):
+            try:
+                threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
+                mean = _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
+                return mean + self._log_factor()
+            except _core.NonFiniteError as error:
+                _arrays.refuse_non_finite(self, X, error)
+                raise
+        return self._data(X, sample_weight).mean_score(self._mixture()) + self._log_factor()
+
+    def impute(self, X: ArrayLike, draws: int | None = None, random_state: int | np.random.RandomState | None = None) -> Floats:
+        """Fill in missing values.
+        Parameters:
+        X : array-like of shape (n_samples, n_features) -- The samples, with NaN where a value is missing.
+        draws : int or None, default=None
+            For multiple imputation: how many times the missing values are drawn from their distribution given the
+            observed values of their sample. By default they are replaced by the means of that distribution, which
+            vary less than the data does.
+        random_state
+        Returns:
+        X : ndarray of shape (n_samples, n_features) or (draws, n_samples, n_features)
+            The samples without gaps, in their own type; what is observed is as it was.
+        """
+        check_is_fitted(self)
+        x: Floats = validate_data(
+            self,
+            _arrays.na_as_nan(_arrays.copied_from_gpu(X, type(self).__name__)),
+            reset=False,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+        )
+        draws, seed = (None, 0) if draws is None else (count(draws, "draws"), seed_of(random_state))
+        x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
+        return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
+
+    def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw samples: those that scikit-learn draws for the same `random_state`.
+        Parameters: n_samples : int, default=1 -- How many.
+        Returns:
+        X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
+        y : ndarray of shape (n_samples,) -- The component of each.
+        """
+        X, y = self.mixture_.sample(n_samples, self.random_state)
+        return beside(X, self.means_), beside(y, self.means_)

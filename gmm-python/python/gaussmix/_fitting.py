@@ -6,7 +6,9 @@ import math
 import re
 import warnings
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
+from ._arrays import Self
 from ._documentation import documented
+from ._fitted import Fitted
 from ._gpu import beside, place
-from ._prediction import Prediction
 from ._reports import Course
 from ._samples import ArraySamples, Evaluations, Samples
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ILL_DEFINED = (
     "Fitting the mixture model failed because some components have ill-defined empirical covariance (for instance "
@@ -32,25 +32,25 @@ _ILL_DEFINED = (
 )
 
 
-class ill_defined:
-    """Gives an error about a covariance scikit-learn's message, with what the engine says, and the feature's name."""
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _core.IllDefinedError):
-            text = re.sub(r"\bpivot (\d+)", lambda found: f"{found[0]}, {_name(self.estimator, int(found[1]))}", str(error))
-            remedy = "" if self.estimator.standardize else " standardize=True standardizes the columns."
-            raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
+@contextmanager
+def ill_defined(estimator: Any) -> Iterator[None]:
+    """Give an error about a covariance scikit-learn's message, with what the engine says, and the feature's name."""
+    try:
+        yield
+    except _core.IllDefinedError as error:
+        text = re.sub(r"\bpivot (\d+)", lambda found: f"{found[0]}, {_name(estimator, int(found[1]))}", str(error))
+        remedy = "" if estimator.standardize else " standardize=True standardizes the columns."
+        raise ValueError(f"{_ILL_DEFINED} ({text}).{remedy}") from error
 
 
-def is_of_model(error: ValueError) -> bool:
-    """Say whether a fit failed because of its number of components or type of covariances."""
-    return isinstance(error, _core.TooFewSamplesError) or isinstance(error.__cause__, _core.IllDefinedError)
+def tried(fit: Callable[[], tuple[float, float]]) -> tuple[float | ValueError, float]:
+    """Return what a fit returns; of one that its number of components or type of covariances made fail, the error and 0."""
+    try:
+        return fit()
+    except ValueError as error:
+        if isinstance(error, _core.TooFewSamplesError) or isinstance(error.__cause__, _core.IllDefinedError):
+            return error, 0.0
+        raise
 
 
 def _name(estimator: Any, feature: int) -> str:
@@ -81,17 +81,14 @@ def _takes_chunks(estimator: Fitting) -> bool:
 
 
 @documented
-class Fitting(Prediction):
+class Fitting(Fitted):
     """An estimator that is fitted by iterations from a start."""
 
     n_components: int
-    init_params: Any
     max_iter: int
     n_init: int
     reg_covar: float
     missing: bool
-    random_state: Any
-    freeze: Any
     warm_start: bool
     #: Up to so many numbers the start is scikit-learn's own, however many samples they are.
     _numbers_of_own_start: ClassVar[int] = 0
@@ -160,7 +157,6 @@ class Fitting(Prediction):
         return self._data(X, sample_weight).e_step(mixture)
 
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
-        """Check what is to be fitted to."""
         return ArraySamples(self, X, sample_weight, labels)
 
     def _fit(self, samples: Any) -> Evaluations:
@@ -195,7 +191,7 @@ class Fitting(Prediction):
     def _engine_options(self, arrays: dict[str, Any], **others: Any) -> dict[str, Any]:
         """Return the options of a fit: the parameters, arrays, and options that differ from the parameter of their name."""
         options = {name: _parameters.plain(getattr(self, name)) for name in self._OPTIONS if name not in others}
-        if not _start.is_name(self.init_params):
+        if not isinstance(self.init_params, str):
             options["init_params"] = "kmeans"
         # Starts have random numbers of their own; this one tells fits in a checkpoint apart.
         if not isinstance(options["random_state"], int) or options["random_state"] < 0:
@@ -205,14 +201,12 @@ class Fitting(Prediction):
 
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
-        random_state, total_weight = _start.taken_random_state(self.random_state), data.total_weight
-        course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
+        total_weight = data.total_weight
         before = self._written() if self._goes_on() else None
         bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
-        with ill_defined(self):
-            fit = data.fit(options, course, before, bound, samples.units)
-        _start.keep_random_state(random_state, self.random_state)
-        return fit
+        with ill_defined(self), _start.random_state_of(self.random_state) as random_state:
+            course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
+            return data.fit(options, course, before, bound, samples.units)
 
     def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:
         """Set the attributes to what a run has found."""

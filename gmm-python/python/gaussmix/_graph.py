@@ -39,7 +39,6 @@ class Graph:
         return name
 
     def number(self, value: float) -> str:
-        """Add a number."""
         return self.constant(np.array(value, dtype=np.float64))
 
     def whole(self, *values: int) -> str:

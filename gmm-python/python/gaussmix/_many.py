@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,17 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _start, _tables
-from ._arrays import Floats, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
+from ._arrays import Floats, Self, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
 from ._gpu import on_host
+from ._parameters import set_parameters
 from ._variational import BayesianGaussianMixture
 from ._warnings import warn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Estimator = GaussianMixture | BayesianGaussianMixture
 
@@ -74,9 +72,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     """
 
     def __init__(self, estimator: Estimator, *, checkpoint: str | os.PathLike[str] | None = None, verbose: int = 0) -> None:
-        self.estimator = estimator
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+        set_parameters(self, locals())
 
     def fit(self, X: ArrayLike | Sequence[ArrayLike], groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a mixture to each group.
@@ -133,13 +129,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             )
         template: Estimator = clone(estimator)
         template._validate_params()
-        given = [
-            name for name in ("weights_init", "means_init", "precisions_init", "callback") if getattr(template, name, None) is not None
-        ]
+        given = [name for name in (*_start.INITIAL, "callback") if getattr(template, name, None) is not None]
         given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
         if given:
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
-        if not _start.is_name(template.init_params) or template.init_params not in ("kmeans", "hierarchical"):
+        if not isinstance(template.init_params, str) or template.init_params not in ("kmeans", "hierarchical"):
             raise ValueError(f"many fits in one call start by 'kmeans' or 'hierarchical', not by {template.init_params!r}; fit one by one")
         return template
 
@@ -177,12 +171,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
 
     def __len__(self) -> int:
-        """Give the number of groups."""
         check_is_fitted(self)
         return len(self.groups_)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the groups."""
         check_is_fitted(self)
         # Python's times have fewer digits than NumPy's.
         return iter(self.groups_ if self.groups_.dtype.kind in "mM" else self.groups_.tolist())
@@ -205,19 +197,18 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         Parameters: X, groups
         Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
         """
-        check_is_fitted(self)
-        return self._evaluate(X, groups, self._fits.labels)
+        return self._evaluate(X, groups, "labels")
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
         """Give the log-likelihood of each sample under the mixture of its group.
         Parameters: X, groups
         Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
         """
-        check_is_fitted(self)
-        return self._evaluate(X, groups, self._fits.scores)
+        return self._evaluate(X, groups, "scores")
 
-    def _evaluate(self, X: Any, groups: Any, evaluate: Callable[[NDArray[Any], dict[str, Any]], NDArray[Any]]) -> NDArray[Any]:
+    def _evaluate(self, X: Any, groups: Any, method: str) -> NDArray[Any]:
         """Call a method of the engine for the samples in the order of their groups."""
+        check_is_fitted(self)
         template = self._template()
         take_features(template, self)
         x: Floats = on_host(validated(template, X, reset=False))
@@ -230,7 +221,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             "missing": template.missing,
         }
         with rows_of_caller(order):
-            values = evaluate(x if order is None else x[order], sets)
+            values: NDArray[Any] = getattr(self._fits, method)(x if order is None else x[order], sets)
         if order is None:
             return values
         unordered = np.empty_like(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, final
+from typing import Any, NamedTuple, Protocol, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,12 +18,11 @@ from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validat
 from ._documentation import documented
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
-from ._parameters import ScikitLearn, count, whole
+from ._parameters import ScikitLearn, count, seed_of, whole
 from ._warnings import warn
 
-if TYPE_CHECKING:
-    Feature = SupportsIndex | str
-    RandomState = int | np.random.RandomState | None
+Feature = SupportsIndex | str
+RandomState = int | np.random.RandomState | None
 
 #: The attributes of scikit-learn's fitted mixtures that are arrays.
 ARRAYS = ("weights_", "means_", "covariances_", "precisions_cholesky_", "precisions_")
@@ -130,8 +129,7 @@ class Mixture:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.
     covariances : array-like -- The covariances, in the shape of their type.
-    covariance_type : {'full', 'tied', 'diag', 'spherical'}, default=None
-        Their type. It follows from the shape, unless there are as many components as features.
+    covariance_type
     feature_names : sequence of str, default=None -- The names of the features.
     Examples:
     >>> from gaussmix import Mixture
@@ -176,7 +174,6 @@ class Mixture:
         return cls._of(_core.Mixture.from_bytes(parameters), names)
 
     def __reduce__(self) -> Any:
-        """Return what a pickle holds: the same bits."""
         return Mixture._of_bytes, (bytes(self._engine), self._names)
 
     def __eq__(self, other: object) -> bool:
@@ -184,7 +181,6 @@ class Mixture:
         return self.__reduce__() == other.__reduce__() if isinstance(other, Mixture) else NotImplemented
 
     def __hash__(self) -> int:
-        """Return equal mixtures one number."""
         return hash(self.__reduce__()[1])
 
     def _table(self) -> tuple[str, list[str], Iterator[list[Any]], int]:
@@ -207,7 +203,6 @@ class Mixture:
         return f"{title}: means ± standard deviations", head, map(row, range(k)), k
 
     def __repr__(self) -> str:
-        """Return a table of the components."""
         return _tables.as_text(*self._table())
 
     def _repr_html_(self) -> str:
@@ -365,7 +360,6 @@ class Mixture:
         return np.vstack(parts), np.repeat(np.array([*range(k), -1][: len(counts)], dtype=np.int64), counts)
 
     def _feature(self, feature: Feature) -> int:
-        """Return the number of a feature."""
         last = self.n_features - 1
         if isinstance(feature, str):
             found = [number for number, name in enumerate(self._names or ()) if name == feature]
@@ -444,7 +438,6 @@ class Mixture:
         return Regression(self, x, y)
 
     def _of_one(self, feature: Feature | None) -> _core.Mixture:
-        """Return the mixture of one feature."""
         if feature is not None:
             return self._engine.marginal([self._feature(feature)])
         if self.n_features != 1:
@@ -532,7 +525,7 @@ class Mixture:
             The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
-        return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
+        return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
         """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
@@ -542,7 +535,7 @@ class Mixture:
         Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, as `value`, and its `standard_error`.
         """
         mine, others = self._with(other)
-        return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), _seed(random_state)))
+        return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
@@ -827,10 +820,6 @@ def _fixed(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return an array that cannot be changed, because a change would not reach the mixture."""
     array.flags.writeable = False
     return array
-
-
-def _seed(random_state: RandomState) -> int:
-    return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
 def _number(value: Any, feature: Any) -> float:

@@ -1,6 +1,5 @@
 """What the estimators have in common that fit Gaussian mixtures for another task: outliers, classification, regression."""
 
-import inspect
 from collections.abc import Collection
 from functools import partial
 from typing import Any, ClassVar
@@ -23,9 +22,8 @@ def constraints(without: Collection[str] = ()) -> dict[str, list[Any]]:
     return {name: allowed for name, allowed in _parameters.CONSTRAINTS.items() if name not in without}
 
 
-#: Parameters that have another default than those of `GaussianMixture`, so that predictions are the same in all units.
-_DEFAULTS = {"standardize": True}
-with_parameters = partial(with_parameters_of, GaussianMixture, defaults=_DEFAULTS)
+#: `standardize` has another default than that of `GaussianMixture`, so that predictions are the same in all units.
+with_parameters = partial(with_parameters_of, GaussianMixture, defaults={"standardize": True})
 
 
 class OfMixtures(Estimator):
@@ -41,15 +39,6 @@ class OfMixtures(Estimator):
     random_state: int | np.random.RandomState | None
     n_features_in_: int
     _parameter_constraints: ClassVar[dict[str, list[Any]]]
-
-    def __init__(self, n_components: Any = 1, **params: Any) -> None:
-        names = inspect.signature(type(self)).parameters
-        for name in params:
-            if name not in names:
-                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}")
-        defaults = {name: names[name].default for name in _DEFAULTS}
-        own = GaussianMixture(n_components, **{**defaults, **params}).get_params(deep=False)
-        self.__dict__.update({name: value for name, value in own.items() if name in names})
 
     def _units(self, x: Floats, weights: Weights) -> Units:
         """Return the units that fits are made in, if not in those of the data."""
@@ -104,7 +93,3 @@ class OfOneMixture(OfMixtures):
             fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
             return fitted
         return self._unfitted()
-
-    def _with(self, gm: GaussianMixture) -> dict[str, Any]:
-        """Return the attributes that follow from the fitted estimator of the mixture."""
-        return {"_gm": gm, "n_iter_": gm.n_iter_}

@@ -133,14 +133,17 @@ def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = Fal
     if not isinstance(model, Model):
         raise TypeError(f"the model is a {type(model).__name__}; give a fitted mixture or estimator of this package")
     check_is_fitted(model)
-    dtype = _type_of(model) if dtype is None else dtype
+    if dtype is None:
+        gms: Any = getattr(model, "_gms", None) or [getattr(model, "_gm", model)]
+        dtype = np.result_type(*(gm._type() for gm in gms))
     if isinstance(model, GaussianMixture | BayesianGaussianMixture):
         return mixture_graph(model._mixture(), dtype, model._log_factor())
     graph = Graph(dtype)
     if isinstance(model, GaussianMixtureClassifier):
         _classifier(graph, model, np.arange(len(model.classes_)) if numbered else model.classes_)
     elif isinstance(model, GaussianMixtureOutlierDetector):
-        difference = graph.add("Sub", _log_total(graph, model.mixture_._engine), graph.number(model.offset_))
+        total = log_sum(graph, log_densities(graph, model.mixture_._engine)[0])
+        difference = graph.add("Sub", total, graph.number(model.offset_))
         outlier = graph.add("Less", difference, graph.number(0.0))
         labels = [graph.constant(np.array(label, dtype=np.int64)) for label in (-1, 1)]
         graph.give("label", graph.add("Where", outlier, *labels), np.dtype(np.int64))
@@ -148,16 +151,6 @@ def _graph(model: Model | Mixture, dtype: DTypeLike | None, numbered: bool = Fal
     else:
         _regressor(graph, model)
     return graph
-
-
-def _type_of(model: Any) -> np.dtype[Any]:
-    """Return the type of a model's attributes."""
-    return np.result_type(*(gm._type() for gm in getattr(model, "_gms", None) or [getattr(model, "_gm", model)]))
-
-
-def _log_total(graph: Graph, mixture: _core.Mixture) -> str:
-    """Add the log density of the mixture."""
-    return log_sum(graph, log_densities(graph, mixture)[0])
 
 
 def _classifier(graph: Graph, model: GaussianMixtureClassifier, labels: ArrayLike) -> None:

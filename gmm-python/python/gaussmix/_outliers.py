@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,15 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
-from ._arrays import Floats, Weights, checked_weights
-from ._documentation import documented, with_documentation_of
+from ._arrays import Floats, Self, Weights, checked_weights
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from ._parameters import seed_of, set_parameters
 
 #: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
 #: values are missing is that of fewer features, which compares with no threshold for complete samples.
@@ -37,7 +35,6 @@ _AT_ONCE = 1 << 22
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
@@ -79,9 +76,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
-        super().__init__(n_components, **params)
-        self.contamination = contamination
-        self.threshold = threshold
+        set_parameters(self, locals(), GaussianMixtureOutlierDetector.__init__)
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -117,9 +112,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         return self
 
     def _scores(self, x: Floats | _core.GpuArray, X: Any) -> Floats:
-        scores = self._load(x, X).scores(self._gm._mixture())
-        with np.errstate(over="ignore"):
-            return scores.astype(self._gm._value_type(x.dtype), copy=False)
+        return self._gm._typed("scores", self._load(x, X).scores(self._gm._mixture()), x.dtype)
 
     def _scores_of_draws(self, share: float) -> NDArray[np.float64]:
         """Return the log densities of samples that are drawn from the mixture."""
@@ -128,7 +121,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         step = max(1, _AT_ONCE // self.n_features_in_)
         parts = []
         for first in range(0, n, step):
-            draws, _ = mixture.sample(min(step, n - first), int(random_state.randint(0, 2**31 - 1)))
+            draws, _ = mixture.sample(min(step, n - first), seed_of(random_state))
             parts.append(self._load(draws, draws).scores(mixture))
         return np.concatenate(parts)
 

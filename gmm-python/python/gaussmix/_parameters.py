@@ -3,12 +3,14 @@
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.mixture import BayesianGaussianMixture as _Bayesian
 from sklearn.mixture import GaussianMixture as _Gaussian
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
@@ -77,9 +79,19 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
         _VALID.add(key)
 
 
-def set_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
-    """Set the parameters of an estimator, which are the local variables of its constructor."""
-    vars(estimator).update({name: value for name, value in given.items() if name not in ("self", "__class__")})
+def set_parameters(estimator: Any, given: Mapping[str, Any], init: Callable[..., None] | None = None) -> None:
+    """Set the parameters of an estimator, which are the local variables of its constructor.
+
+    With `init`, the constructor, its ``**params`` and the defaults of its signature are parameters too.
+    """
+    own = {name: value for name, value in given.items() if name not in ("self", "__class__")}
+    if init is not None:
+        defaults = {name: parameter.default for name, parameter in signature(init).parameters.items() if name != "self"}
+        params = own.pop("params")
+        if unknown := [name for name in params if name not in defaults]:
+            raise TypeError(f"{type(estimator).__name__}.__init__() got an unexpected keyword argument {unknown[0]!r}")
+        own = {**defaults, **own, **params}
+    vars(estimator).update(own)
 
 
 def frozen(freeze: str | Iterable[str] | Mapping[str, Any] | None, n_components: int) -> list[str]:
@@ -136,6 +148,11 @@ def count(value: Any, name: str, least: int = 1) -> int:
     if not least <= number <= _MOST:
         raise ValueError(f"{name} is {number}; give a whole number from {least} to {_MOST}")
     return number
+
+
+def seed_of(random_state: Any) -> int:
+    """Draw a seed of the engine."""
+    return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
 def plain(value: Any) -> Any:

@@ -36,7 +36,6 @@ _KINDS: tuple[type[Exception], ...] = (
 )
 
 
-@documented
 class Rows(NamedTuple):
     """Rows of a .npy file, from `first` to before `last`."""
 
@@ -62,7 +61,6 @@ class Rows(NamedTuple):
         return values.reshape(count, *shape[1:])
 
 
-@documented
 class RowGroups(NamedTuple):
     """Row groups of a Parquet file, from `first` to before `last`."""
 
@@ -82,7 +80,6 @@ class RowGroups(NamedTuple):
         return x
 
 
-@documented
 class Joined(NamedTuple):
     """Several parts, one after the other."""
 
@@ -93,7 +90,6 @@ class Joined(NamedTuple):
         return np.concatenate([part.read() for part in self.parts])
 
 
-@documented
 class Array(NamedTuple):
     """What is in memory already: an array, or a table of pandas."""
 
@@ -102,6 +98,10 @@ class Array(NamedTuple):
     def read(self) -> Any:
         """Return the values."""
         return self.values
+
+
+#: What the samples of a partition have beside, if they have something.
+Beside = Joined | Array | None
 
 
 @documented
@@ -121,10 +121,10 @@ class Partition(NamedTuple):
 
     name: str
     samples: Rows | RowGroups | Array | None
-    weights: Joined | Array | None = None
+    weights: Beside = None
     units: _core.Standardization | None = None
     first: int = 0
-    labels: Joined | Array | None = None
+    labels: Beside = None
 
     def read(self, dtype: Any) -> tuple[Floats, Weights]:
         """Read samples and weights.
@@ -167,7 +167,7 @@ class Partition(NamedTuple):
         return RuntimeError(f"{self.name}: {type(error).__name__}: {error}") if kind is None else kind(f"{self.name}: {error}")
 
 
-def _array_of(part: Joined | Array | None) -> Any:
+def _array_of(part: Beside) -> Any:
     """Return what samples have beside, also a series of pandas, as an array."""
     given: Any = None if part is None else part.read()
     return given.to_numpy() if hasattr(given, "to_numpy") else given
@@ -186,7 +186,6 @@ def _whole(labels: NDArray[Any], first: int) -> NDArray[Any]:
     return labels.astype(np.int64)
 
 
-@documented
 class File(NamedTuple):
     """What the head of a file says."""
 
@@ -301,8 +300,7 @@ def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[An
 
     for file in files:
         if file.groups is None:
-            for first in range(0, max(file.shape[0], 1), partition_rows):
-                last = min(first + partition_rows, file.shape[0])
+            for first, last in _pieces(file.shape[0], partition_rows):
                 add(file.path, Rows(file.path, first, last), first, last)
             continue
         begin = group = row = 0
@@ -314,14 +312,19 @@ def divide(files: Sequence[File], partition_rows: int | None, dtype: np.dtype[An
     return partitions, counts
 
 
+def _pieces(n_rows: int, partition_rows: int) -> list[tuple[int, int]]:
+    """Return the first row of each partition and the row after its last; without rows there is one partition."""
+    return [(first, min(first + partition_rows, n_rows)) for first in range(0, max(n_rows, 1), partition_rows)]
+
+
 def _rows_name(first: int, last: int, what: str) -> str:
     return f"rows {first} to {last - 1} of {what}" if last > first else what
 
 
-def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights: Any, heads: Any) -> list[Partition]:
-    """Return partitions of known lengths their sample weights: an array, a number, or .npy files, whose heads are given."""
+def weights_of_each(counts: Sequence[int], weights: Any, heads: Any = None) -> list[Beside]:
+    """Divide sample weights among partitions of these lengths: an array, a number, or .npy files, whose heads are given."""
     if weights is None:
-        return list(partitions)
+        return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
         if not isinstance(weights, Number):
@@ -329,51 +332,52 @@ def with_weights(partitions: Sequence[Partition], counts: Sequence[int], weights
         # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
         array = checked_weights(weights, n_rows) if n_rows or np.size(weights) else np.empty(0)
         assert array is not None
-        parts = _parts_of_array(array, counts)
-    else:
-        for head in heads:
-            if len(head.shape) != 1:
-                raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
-        given = sum(head.shape[0] for head in heads)
-        if given != n_rows:
-            raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
-        parts = _parts_of_files(heads, counts, np.empty(0))
-    return [partition._replace(weights=part) for partition, part in zip(partitions, parts, strict=True)]
+        return _parts_of_array(array, counts)
+    for head in heads:
+        if len(head.shape) != 1:
+            raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
+    given = sum(head.shape[0] for head in heads)
+    if given != n_rows:
+        raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
+    return _parts_of_files(heads, counts, np.empty(0))
 
 
-def with_labels(partitions: Sequence[Partition], counts: Sequence[int], labels: Any, heads: Any, n_components: int) -> list[Partition]:
-    """Return partitions of known lengths the labels of their samples: an array, or .npy files, whose heads are given."""
+def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads: Any = None) -> list[Beside]:
+    """Divide the labels of samples among partitions of these lengths: an array, or .npy files, whose heads are given."""
     if labels is None:
-        return list(partitions)
+        return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
-        parts = _parts_of_array(checked_labels(labels, n_rows, n_components), counts)
-    else:
-        allowed = {(): "iuf", (n_components,): "b"}
-        for head in heads:
-            same = head.shape[1:] == heads[0].shape[1:]
-            if not head.shape or np.dtype(head.dtype).kind not in allowed.get(head.shape[1:], "") or not same:
-                raise ValueError(
-                    f"{head.path}: the array has the shape {head.shape} and the type {head.dtype}; labels are whole numbers "
-                    f"(N,), -1 where a label is not known, or in all files a mask (N, {n_components}) of truth values"
-                )
-        given = sum(head.shape[0] for head in heads)
-        if given != n_rows:
-            raise ValueError(f"there are {given} labels, but {n_rows} samples; each sample needs one, -1 where it is not known")
-        mask = len(heads[0].shape) > 1
-        parts = _parts_of_files(heads, counts, np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64))
-    return [partition._replace(labels=part) for partition, part in zip(partitions, parts, strict=True)]
+        return _parts_of_array(checked_labels(labels, n_rows, n_components), counts)
+    allowed = {(): "iuf", (n_components,): "b"}
+    for head in heads:
+        same = head.shape[1:] == heads[0].shape[1:]
+        if not head.shape or np.dtype(head.dtype).kind not in allowed.get(head.shape[1:], "") or not same:
+            raise ValueError(
+                f"{head.path}: the array has the shape {head.shape} and the type {head.dtype}; labels are whole numbers "
+                f"(N,), -1 where a label is not known, or in all files a mask (N, {n_components}) of truth values"
+            )
+    given = sum(head.shape[0] for head in heads)
+    if given != n_rows:
+        raise ValueError(f"there are {given} labels, but {n_rows} samples; each sample needs one, -1 where it is not known")
+    mask = len(heads[0].shape) > 1
+    return _parts_of_files(heads, counts, np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64))
 
 
-def _parts_of_array(values: NDArray[Any], counts: Sequence[int]) -> list[Joined | Array]:
+def with_both(partitions: Iterable[Partition], weights: Iterable[Beside], labels: Iterable[Beside]) -> list[Partition]:
+    """Return partitions with the weights and the labels of their samples."""
+    return [part._replace(weights=w, labels=k) for part, w, k in zip(partitions, weights, labels, strict=True)]
+
+
+def _parts_of_array(values: NDArray[Any], counts: Sequence[int]) -> list[Beside]:
     """Divide values, one for each sample, among partitions of these lengths."""
     ends = np.cumsum(counts).tolist()
     return [Array(values[end - count : end]) for count, end in zip(counts, ends, strict=True)]
 
 
-def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArray[Any]) -> list[Joined | Array]:
+def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArray[Any]) -> list[Beside]:
     """Divide files of values, one for each sample, among partitions of these lengths; one without samples has `nothing`."""
-    divided: list[Joined | Array] = []
+    divided: list[Beside] = []
     for count, end in zip(counts, np.cumsum(counts).tolist(), strict=True):
         parts, begin = [], 0
         for head in heads:
@@ -390,12 +394,7 @@ def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):
             raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
-    n_rows = X.shape[0]
-    partition_rows = _rows_of_each(partition_rows, n_rows, X.shape[1], X.dtype)
-    firsts = range(0, max(n_rows, 1), partition_rows)
-    partitions = [
-        Partition(_rows_name(first, min(first + partition_rows, n_rows), "X"), Array(X[first : first + partition_rows]), first=first)
-        for first in firsts
-    ]
-    counts = [min(partition_rows, n_rows - first) for first in firsts]
-    return with_labels(with_weights(partitions, counts, sample_weight, None), counts, labels, None, n_components)
+    pieces = _pieces(X.shape[0], _rows_of_each(partition_rows, X.shape[0], X.shape[1], X.dtype))
+    partitions = [Partition(_rows_name(first, last, "X"), Array(X[first:last]), first=first) for first, last in pieces]
+    counts = [last - first for first, last in pieces]
+    return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components))

@@ -41,9 +41,9 @@ _CLASSES: dict[type, tuple[type, type]] = {
 def patch_sklearn() -> None:
     """Put our mixtures in the place of `sklearn.mixture.GaussianMixture` and `sklearn.mixture.BayesianGaussianMixture`.
 
-    Modules that have imported these classes by their names get ours too. Objects of scikit-learn's classes, also those that were made before, and of ours are instances of the classes in
-    their place. From then on ours are instances of scikit-learn's classes and of its `BaseMixture` too, for modules
-    that have these by other names.
+    Modules that have imported these classes by their names get ours too. Objects of scikit-learn's classes, also those
+    that were made before, and of ours are instances of the classes in their place. From then on ours are instances of
+    scikit-learn's classes and of its `BaseMixture` too, for modules that have these by other names.
     """
     for patched, (ours, theirs) in _CLASSES.items():
         theirs.register(ours)  # type: ignore[attr-defined]

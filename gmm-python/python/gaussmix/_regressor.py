@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length
 
 from . import _core
-from ._arrays import Floats, checked_weights, n_threads, na_as_nan, refuse_non_finite
-from ._documentation import documented, with_documentation_of
+from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
+from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
-from ._parameters import count
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from ._parameters import count, seed_of, set_parameters
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)
@@ -27,7 +24,6 @@ _Result = TypeVar("_Result")
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 
@@ -75,10 +71,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
-        super().__init__(n_components, **params)
+        set_parameters(self, locals(), GaussianMixtureRegressor.__init__)
 
     def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -98,7 +93,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         both = np.column_stack([x, targets.astype(x.dtype, copy=False)])
         weights, self._gm = checked_weights(sample_weight, x.shape[0]), self._to_be_fitted()
         self.n_targets_ = both.shape[1] - x.shape[1]
-        with self._task(X, y, sample_weight, self._with) as task:
+        with self._task(X, y, sample_weight, lambda gm: {"_gm": gm, "n_iter_": gm.n_iter_}) as task:
             self._fit_mixture(self._gm, both, weights, self._units(both, weights), task)
             self.n_iter_ = self._gm.n_iter_
             self._regression()
@@ -172,10 +167,9 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
-        seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
-        draws = self._evaluate(self._regression().sample, X, x, n_samples, seed)
+        draws = self._evaluate(self._regression().sample, X, x, n_samples, seed_of(random_state))
         y: Floats = draws.swapaxes(1, 2).astype(self._gm._value_type(x.dtype), order="C")
-        return beside(y[:, 0] if self._one_dimension else y, X)
+        return beside(self._shaped(y), X)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
         """Return the log density of targets given the features.

@@ -27,7 +27,6 @@ class Estimator(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # s
     """The tags, the check of the parameters, and scikit-learn's callbacks."""
 
     def __sklearn_tags__(self) -> Any:
-        """Say what the estimator takes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = takes_missing(self)
         tags.array_api_support = True
@@ -106,6 +105,8 @@ class Course:
 
     def __init__(self, estimator: Any, start: Callable[[], Start], task: Task | None, dtype: Any) -> None:
         self.estimator, self._start, self.task, self.dtype = estimator, start, task, dtype
+        #: Called first after each iteration, to end a fit that was interrupted.
+        self.check: Callable[[], None] | None = None
         self.bounds: dict[int, list[float]] = {}
         self.began = self.last = perf_counter()
 
@@ -119,11 +120,12 @@ class Course:
 
     def callback(self) -> Callable[[int, int, float, float, Any], object] | None:
         """Return what is called after each iteration, if anything is."""
-        if self.estimator.verbose or self.estimator.callback is not None or self.task is not None:
-            return self.after
-        return None
+        watched = (self.estimator.callback, self.task, self.check)
+        return self.after if self.estimator.verbose or any(watcher is not None for watcher in watched) else None
 
     def after(self, run: int, iteration: int, lower_bound: float, change: float, mixture: Any) -> object:
+        if self.check is not None:
+            self.check()
         verbose = self.estimator.verbose
         if verbose and iteration % self.estimator.verbose_interval == 0:
             if verbose == 1:

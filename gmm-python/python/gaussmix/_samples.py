@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _core, _start
-from ._arrays import Floats, Weights, checked_labels, checked_weights, load, n_threads, validated
+from ._arrays import Floats, Self, Weights, checked_labels, checked_weights, load, n_threads, validated
 from ._gpu import on_gpu, on_host
+from ._parameters import seed_of
 from ._reports import Course, Start, Task
 
 
@@ -28,7 +28,7 @@ class Evaluations(Protocol):
     def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit: ...
 
 
-class Samples(AbstractContextManager["Samples"]):
+class Samples(ABC):
     """What `_fit` is to fit to: here an array of this process, in a subclass the partitions of a cluster."""
 
     #: N and D.
@@ -61,17 +61,20 @@ class Samples(AbstractContextManager["Samples"]):
     def start(self, random_state: np.random.RandomState, total_weight: float) -> Start:
         """Return where a run begins."""
         estimator = self.estimator
-        if _start.is_given(estimator):
+        if all(getattr(estimator, name, None) is not None for name in _start.INITIAL):
             # The engine needs no random numbers.
             return 0
-        by_name = _start.is_name(estimator.init_params)
+        by_name = isinstance(estimator.init_params, str)
         # scikit-learn's start does not heed labels; the engine's does.
         if not (by_name and self.labelled) and _start.is_of_scikit_learn(self.shape, estimator):
             X, weights = self._rows()
             # Nor does its k-means take missing values.
             if not (by_name and estimator.missing and np.isnan(X).any()):
                 return _start.start(X, estimator, random_state, weights, total_weight, self.units)
-        return int(random_state.randint(0, 2**31 - 1))
+        return seed_of(random_state)
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
@@ -90,9 +93,6 @@ class ArraySamples(Samples):
         self.labels = None if labels is None else checked_labels(labels, self.shape[0], estimator.n_components)
         if labels is not None and on_gpu(self.X):
             raise ValueError("labels do not go with an array in a GPU's memory; bring the array to the host")
-
-    def __enter__(self) -> ArraySamples:
-        return self
 
     def load(self) -> _core.Data:
         if self.estimator.standardize and on_gpu(self.X):

@@ -79,7 +79,6 @@ class Selection(NamedTuple):
         return title, head[:shown], [[*row[:-1], shorten(str(row[-1]), 60, placeholder="…")][:shown] for row in rows], len(rows)
 
     def __repr__(self) -> str:
-        """Return a table of the models."""
         return _tables.as_text(*self._shown())
 
     def _repr_html_(self) -> str:
@@ -102,8 +101,7 @@ class Selection(NamedTuple):
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
             ax.plot(*zip(*rows, strict=True), marker="o", label=kind)
-        ax.set_xlabel("number of components")
-        ax.set_ylabel(self.criterion.upper())
+        ax.set(xlabel="number of components", ylabel=self.criterion.upper())
         ax.legend()
         return ax
 
@@ -149,20 +147,18 @@ def select(
         raise ValueError(f"there is no criterion {criterion!r}; use 'bic', 'aic' or 'icl'")
     given = [covariance_type] if isinstance(covariance_type, str) else covariance_type
     kinds = [kind for name in given for kind in _core.covariance_models(name)]
-    if estimator is None:
-        estimator = GaussianMixture()
-    if not isinstance(estimator, GaussianMixture):
+    base = GaussianMixture() if estimator is None else estimator
+    if not isinstance(base, GaussianMixture):
         raise TypeError(
-            f"the estimator is a {type(estimator).__name__}; criteria compare fits of a GaussianMixture of this package. A "
+            f"the estimator is a {type(base).__name__}; criteria compare fits of a GaussianMixture of this package. A "
             "BayesianGaussianMixture finds the number of components by itself, and elbo_ compares its fits"
         )
     numbers = _numbers(n_components)
     if grow:
-        if type(estimator) is not GaussianMixture:
-            raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(estimator).__name__}; leave it out")
+        if type(base) is not GaussianMixture:
+            raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(base).__name__}; leave it out")
         numbers = sorted(set(numbers))
     ascending = grow or isinstance(numbers, range) and numbers.step > 0
-    base = estimator
     # The least number for which there are too few samples, and the error that says so.
     too_many: tuple[int, _core.TooFewSamplesError] | None = None
 
@@ -177,7 +173,7 @@ def select(
     table: list[Candidate] = []
     best: tuple[float, GaussianMixture] | None = None
     failure: ValueError | None = None
-    fitted = estimator._fitted(models(), X, sample_weight)
+    fitted = base._fitted(models(), X, sample_weight)
     if grow:
         fitted = clone(base).set_params(**params)._grown(fitted, X, sample_weight)
     for gm, total, n in fitted:
@@ -196,14 +192,11 @@ def select(
         table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_, reason))
         if best is None or value < best[0] or math.isnan(best[0]):
             best = (value, gm)
-    if too_many is not None:
-        if best is None:
-            raise too_many[1]
-        warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
-    if best is None and failure is not None:
-        raise failure
     if best is None:
-        raise ValueError("there is nothing to select from; give at least one number of components and covariance type")
+        nothing = ValueError("there is nothing to select from; give at least one number of components and covariance type")
+        raise too_many[1] if too_many is not None else failure or nothing
+    if too_many is not None:
+        warn(f"n_components from {too_many[0]} on are left out: {too_many[1]}")
     if math.isnan(best[0]):
         warn("in each model a component is empty or has collapsed: the first is taken; try fewer components")
     return Selection(criterion, table, best[1])
@@ -263,15 +256,20 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
         # Samples without any value are nowhere.
         somewhere = ~missing.all(axis=1)
         x, labels, missing = np.where(missing, filled, x)[somewhere], labels[somewhere], missing[somewhere]
+    k = mixture.n_components
+    # Components of a posterior may have hardly any samples.
+    alive = np.array(gm._posterior().alive) if isinstance(gm, BayesianGaussianMixture) else np.ones(k, dtype=bool)
     if mixture.n_features == 1:
-        _plot_density(mixture, _alive(gm, mixture), x, ax)
+        _plot_density(mixture, alive, x, ax)
     else:
-        _plot_plane(mixture, _alive(gm, mixture), x, labels, missing, features, ax)
+        _plot_plane(mixture, alive, x, labels, missing, features, ax)
+    # Of very many components there is no room for the names.
+    if k <= 28:
+        ax.legend(title="component: weight", fontsize="small")
     if x is not None:
         n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
-        k, alive = mixture.n_components, int(_alive(gm, mixture).sum())
-        of_them = f", {alive} alive" if alive < k else ""
+        of_them = "" if alive.all() else f", {alive.sum()} alive"
         ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
     return ax
 
@@ -285,9 +283,8 @@ def _figure(gm: AnyMixture) -> Any:
         return plt.subplots()[1]
     _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
     beside.plot(np.arange(1, len(bounds) + 1), bounds, marker=".")
-    beside.set_xlabel("iteration")
-    of_posterior = isinstance(gm, BayesianGaussianMixture)
-    beside.set_ylabel("lower bound" + (", as scikit-learn counts" if of_posterior else ": mean log-likelihood of a sample"))
+    of = ", as scikit-learn counts" if isinstance(gm, BayesianGaussianMixture) else ": mean log-likelihood of a sample"
+    beside.set(xlabel="iteration", ylabel=f"lower bound{of}")
     return ax
 
 
@@ -311,31 +308,29 @@ def _plot_plane(
     else:
         projection, origin = np.eye(d)[list(features)], np.zeros(d)
         axis_labels = [names[j] if names else f"feature {j}" for j in features]
+    if x is not None:
+        points = (x - origin) @ projection.T
+        # What is missing in other features than those that are drawn does not matter.
+        open_ = (missing & projection.any(axis=0)).any(axis=1)
+        for k in np.unique(labels):
+            colour = "grey" if k < 0 else f"C{k % 10}"
+            ax.scatter(*points[(labels == k) & ~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
+            ax.scatter(*points[(labels == k) & open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
     means = (gm.means - origin) @ projection.T
-    for k, (weight, mean, covariance) in enumerate(
-        zip(gm.weights, means, matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape), strict=True)
-    ):
-        colour = f"C{k % 10}"
-        if x is not None:
-            points = (x[labels == k] - origin) @ projection.T
-            # What is missing in other features than those that are drawn does not matter.
-            open_ = (missing[labels == k] & projection.any(axis=0)).any(axis=1)
-            ax.scatter(*points[~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
-            if open_.any():
-                ax.scatter(*points[open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
+    # The weight of noise has no mean.
+    matrices = matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape)
+    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, matrices, strict=False)):
         variances, axes = np.linalg.eigh(projection @ covariance @ projection.T)
         angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
         for deviations in (1.0, 2.0):
             height, width = 2.0 * deviations * np.sqrt(np.maximum(variances, 0.0))
             label = f"{k}: {weight:.3f}" if deviations == 1.0 else None
-            look = {"fill": False, "color": colour, "alpha": None if alive[k] else _FAINT, "label": label}
+            look = {"fill": False, "color": f"C{k % 10}", "alpha": None if alive[k] else _FAINT, "label": label}
             ellipse = Ellipse(tuple(mean), width, height, angle=angle, **look)
             # The axes are as wide as what is alive needs.
             (ax.add_patch if alive[k] or not alive.any() else ax.add_artist)(ellipse)
-    ax.set_xlabel(axis_labels[0])
-    ax.set_ylabel(axis_labels[1])
+    ax.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
     ax.autoscale_view()
-    _legend(ax, len(means))
 
 
 def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> None:
@@ -344,25 +339,11 @@ def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> Non
     ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
     at = np.linspace(*ends, 512)
     squares = ((at - means[:, np.newaxis]) / deviations[:, np.newaxis]) ** 2
-    densities = (gm.weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
+    weights = gm.weights[: len(means)]
+    densities = (weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
     if x is not None:
         ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
     ax.plot(at, densities.sum(axis=0), color="black", label="all")
-    for k, (weight, density) in enumerate(zip(gm.weights, densities, strict=True)):
+    for k, (weight, density) in enumerate(zip(weights, densities, strict=True)):
         ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
-    ax.set_xlabel("feature 0" if gm.feature_names is None else gm.feature_names[0])
-    ax.set_ylabel("density")
-    _legend(ax, len(means))
-
-
-def _legend(ax: Any, n_components: int) -> None:
-    """Name the components, if there are not too many for that."""
-    if n_components <= 28:
-        ax.legend(title="component: weight", fontsize="small")
-
-
-def _alive(gm: AnyMixture, mixture: Mixture) -> NDArray[np.bool_]:
-    """Say which components are alive (n_components,): all but those of a posterior that have hardly any samples."""
-    if isinstance(gm, BayesianGaussianMixture):
-        return np.array(gm._posterior().alive)
-    return np.ones(mixture.n_components, dtype=bool)
+    ax.set(xlabel="feature 0" if gm.feature_names is None else gm.feature_names[0], ylabel="density")

@@ -4,7 +4,8 @@ import copy
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.utils import check_array, check_random_state
 from . import _core
 from ._arrays import Floats, Weights, n_threads
 from ._gpu import on_gpu, on_host
+from ._parameters import seed_of
 from ._reports import Start
 from ._warnings import warn
 
@@ -31,7 +33,6 @@ INITIAL = ("weights_init", "means_init", "precisions_init")
 
 
 def shape_of(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
-    """Give the shape of the covariances of a type."""
     shapes: dict[str, tuple[int, ...]] = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}
     return shapes[_core.covariance_form(covariance_type)]
 
@@ -61,20 +62,25 @@ def checked_parameters(estimator: Any, n_features: int) -> dict[str, Any]:
     if means is not None:
         means = checked(means, (k, n_features), "means").astype(np.float64)
     if precisions is not None:
-        precisions = checked(precisions, shape_of(kind, k, n_features), f"{kind} precision")
-        precisions = precisions.astype(np.float64)
-        if _core.covariance_form(kind) in ("diag", "spherical"):
-            if np.any(precisions <= 0.0):
-                raise ValueError(f"'{kind} precision' should be positive")
-        else:
-            transposed = np.swapaxes(precisions, -1, -2)
-            if not is_positive_definite(precisions, transposed):
-                raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-            precisions = (precisions + transposed) / 2
+        precisions = checked_positive(precisions, shape_of(kind, k, n_features), f"{kind} precision", kind)
     return dict(zip(INITIAL, (weights, means, precisions), strict=True))
 
 
-def is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
+def checked_positive(values: Any, shape: tuple[int, ...], name: str, kind: str) -> NDArray[np.float64]:
+    """Check precisions or covariances of a type, with scikit-learn's messages, and return them symmetric to the bit."""
+    array = checked(values, shape, name).astype(np.float64)
+    if _core.covariance_form(kind) in ("diag", "spherical"):
+        if np.any(array <= 0.0):
+            raise ValueError(f"'{kind} precision' should be positive")
+        return array
+    transposed = np.swapaxes(array, -1, -2)
+    if not _is_positive_definite(array, transposed):
+        raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
+    symmetric: NDArray[np.float64] = (array + transposed) / 2
+    return symmetric
+
+
+def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
     """Say whether matrices are symmetric and positive definite, whatever the units of the features are."""
     variances = np.diagonal(matrices, axis1=-2, axis2=-1)
     if not np.all(variances > 0.0):
@@ -99,21 +105,18 @@ def checked(values: Any, shape: tuple[int, ...], name: str) -> Floats:
 _spare = threading.local()
 
 
-def taken_random_state(seed: Any) -> RandomState:
-    """Make what scikit-learn's ``check_random_state`` makes, to be given back to `keep_random_state` after use."""
+@contextmanager
+def random_state_of(seed: Any) -> Iterator[RandomState]:
+    """Lend what scikit-learn's ``check_random_state`` makes."""
     # Taken out, so that a fit within a callback of this one has its own.
     spare: RandomState | None = vars(_spare).pop("state", None) if isinstance(seed, Integral) else None
     if spare is None:
-        made: RandomState = check_random_state(seed)
-        return made
-    spare.seed(seed)
-    return spare
-
-
-def keep_random_state(random_state: RandomState, seed: Any) -> None:
-    """Keep a random state that `taken_random_state` made for this seed."""
+        spare = check_random_state(seed)
+    else:
+        spare.seed(seed)
+    yield spare
     if isinstance(seed, Integral):
-        _spare.state = random_state
+        _spare.state = spare
 
 
 #: Up to so many numbers a fit is small beside what a core can do, and so is a copy of them for each core.
@@ -127,7 +130,7 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
     """
     given = any(getattr(estimator, name, None) is not None for name in INITIAL)
     return (
-        is_name(estimator.init_params)
+        isinstance(estimator.init_params, str)
         and estimator.init_params == "kmeans"
         and not given
         and estimator.callback is None
@@ -146,16 +149,14 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
 
 def runs(estimator: Any) -> dict[str, Any]:
     """Draw the random numbers with which the runs of a fit begin, by k-means or hierarchical, for `_core.fit_many`: those of a fit alone."""
-    uniform_state = taken_random_state(estimator.random_state)
-    seed_state = copy.deepcopy(uniform_state)
     n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
-    drawn = {
-        "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
-        "seeds": [int(seed_state.randint(0, 2**31 - 1)) for _ in n_init],
-        "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start) if estimator.init_params == "kmeans" else (0, 0),
-    }
-    keep_random_state(uniform_state, estimator.random_state)
-    return drawn
+    with random_state_of(estimator.random_state) as uniform_state:
+        seed_state = copy.deepcopy(uniform_state)
+        return {
+            "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
+            "seeds": [seed_of(seed_state) for _ in n_init],
+            "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start) if estimator.init_params == "kmeans" else (0, 0),
+        }
 
 
 def fit_many(x: Floats, ranges: list[tuple[int, int]], weights: Weights, estimators: Sequence[Any], **how: Any) -> _core.Fits:
@@ -181,11 +182,6 @@ def check_weighted(sample_weight: Weights, n_components: int) -> None:
         )
 
 
-def is_given(estimator: Any) -> bool:
-    """Say whether all parameters of the start are given."""
-    return all(getattr(estimator, name, None) is not None for name in INITIAL)
-
-
 def check_units(estimator: Any) -> None:
     """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
     kind = estimator.covariance_type
@@ -194,11 +190,6 @@ def check_units(estimator: Any) -> None:
             f"standardize=True cannot give {kind} covariances, because variances in the units of the data "
             f"differ by column; use covariance_type='{'full' if _core.covariance_form(kind) == 'full' else 'diag'}'"
         )
-
-
-def is_name(init_params: Any) -> bool:
-    """Say whether a start is found by a method with a name, rather than given."""
-    return isinstance(init_params, str)
 
 
 def _given_statistics(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units) -> _core.Statistics:
@@ -243,7 +234,7 @@ def statistics_of(X: Floats, estimator: Any, random_state: RandomState, sample_w
     """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
     check_weighted(sample_weight, k)
-    if not is_name(init_params):
+    if not isinstance(init_params, str):
         return _given_statistics(X, estimator, random_state, sample_weight, units)
     if init_params == "random":
         resp = random_state.uniform(size=(X.shape[0], k))
@@ -286,7 +277,7 @@ def has_noise(estimator: Any) -> bool:
 
 def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
     """Say whether the start of samples of this shape is scikit-learn's own, or a given one."""
-    if not is_name(estimator.init_params):
+    if not isinstance(estimator.init_params, str):
         return not (estimator.halving or estimator.reproducible)
     if estimator.halving or estimator.reproducible or has_noise(estimator) or estimator.init_params == "hierarchical":
         return False
@@ -297,7 +288,7 @@ def is_of_scikit_learn(shape: tuple[int, int], estimator: Any) -> bool:
 def start(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, total_weight: float, units: Units) -> Start:
     """Return where a run begins: at statistics, or at a mixture and the logarithm of the sum that its weights have in scikit-learn."""
     statistics, init_params = statistics_of(X, estimator, random_state, sample_weight, units), estimator.init_params
-    one_for_each = is_name(init_params) and init_params in ("k-means++", "random_from_data")
+    one_for_each = isinstance(init_params, str) and init_params in ("k-means++", "random_from_data")
     if not one_for_each or not hasattr(estimator, "weights_init"):
         return statistics
     # Only one sample counts for each component.

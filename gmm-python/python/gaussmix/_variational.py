@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core, _parameters, _start
-from ._documentation import documented, with_documentation_of
+from ._arrays import Self
+from ._documentation import with_documentation_of, with_parameters_of
 from ._estimator import GaussianMixture
-from ._fitted import Fitted
 from ._fitting import Fitting
 from ._gpu import on_host
 from ._parameters import BayesianScikitLearn
-from ._reports import Iteration
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: The attributes that scikit-learn's object has too, beside those of every mixture.
 _POSTERIOR = (
@@ -32,96 +27,14 @@ _POSTERIOR = (
     "covariance_prior_",
 )
 
+#: Parameters of `GaussianMixture` that a fit by variational inference does not have.
+_WITHOUT = (*_start.INITIAL, "prior", "noise")
 #: The options of a fit that are arrays.
 _ARRAYS = ("mean_prior", "covariance_prior")
 
 
-@documented
-class FittedPosterior(Fitted):
-    """The attributes of a posterior, and the ways to and from files and scikit-learn's class."""
-
-    weight_concentration_prior_type: str
-    _theirs, _more, _engine_class = BayesianScikitLearn, _POSTERIOR, _core.VariationalMixture
-    #: The weight of the samples that `partial_fit` has seen.
-    _seen: float = 0.0
-
-    @property
-    def elbo_(self) -> float:
-        """The lower bound of the log-evidence of the samples that were fitted to, with all constants."""
-        return float(self.lower_bound_) + self._posterior().constant_terms
-
-    def _set(self, engine: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
-        posterior, dtype = engine, self._set_arrays(engine, dtype)
-
-        def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
-            return array.astype(dtype, copy=False)
-
-        concentration = narrow(posterior.weight_concentration)
-        is_process = self.weight_concentration_prior_type == "dirichlet_process"
-        self.weight_concentration_ = tuple(concentration) if is_process else concentration[0]
-        self.mean_precision_ = narrow(posterior.mean_precision)
-        degrees = narrow(posterior.degrees_of_freedom)
-        self.degrees_of_freedom_ = degrees[0] if self.covariance_type == "tied" else degrees
-        prior = posterior.prior
-        self.weight_concentration_prior_ = prior["weight_concentration"]
-        self.mean_precision_prior_ = prior["mean_precision"]
-        self.mean_prior_ = narrow(prior["mean"])
-        self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
-        covariance = narrow(prior["covariance"])
-        self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
-        self._keep_made(self._make(posterior if dtype == np.float64 else None))
-
-    def _deciding(self) -> tuple[Any, ...]:
-        prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
-        posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
-        return *super()._deciding(), *posterior, *prior
-
-    def _make(self, posterior: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
-        """Return the mixture of the attributes, the posterior, and its density."""
-        mixture = self._point_of_attributes()
-        if posterior is None:
-            kind, (k, d) = self.covariance_type, self.means_.shape
-            prior = {
-                "weight_concentration_prior_type": self.weight_concentration_prior_type,
-                "weight_concentration": float(self.weight_concentration_prior_),
-                "mean_precision": float(self.mean_precision_prior_),
-                "mean": on_host(self.mean_prior_),
-                "degrees_of_freedom": float(self.degrees_of_freedom_prior_),
-                "covariance": np.reshape(on_host(self.covariance_prior_), _start.shape_of(kind, 1, d)),
-            }
-            degrees = np.broadcast_to(on_host(self.degrees_of_freedom_), k)
-            concentration = np.atleast_2d(on_host(self.weight_concentration_))
-            posterior = _core.VariationalMixture(prior, mixture, concentration, on_host(self.mean_precision_), degrees)
-        return mixture, posterior, posterior.density
-
-    def _point(self) -> _core.Mixture:
-        return self._current()[0]  # type: ignore[no-any-return]
-
-    def _posterior(self) -> _core.VariationalMixture:
-        return self._current()[1]  # type: ignore[no-any-return]
-
-    def _mixture(self) -> _core.Mixture:
-        return self._current()[2]  # type: ignore[no-any-return]
-
-    def _log_factor(self) -> float:
-        return self._posterior().log_total
-
-    def _written(self) -> _core.VariationalMixture:
-        return self._posterior()
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._seen = 0.0
-
-    @classmethod
-    def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
-        kind = {"weight_concentration_prior_type": engine.prior["weight_concentration_prior_type"]}
-        return super()._of(engine, dtype, found, {**kind, **params})
-
-
 @with_documentation_of(GaussianMixture)
-@documented
-class BayesianGaussianMixture(FittedPosterior, Fitting):
+class BayesianGaussianMixture(Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
     Parameters, attributes and methods are those of :class:`sklearn.mixture.BayesianGaussianMixture`, and from the same
@@ -202,47 +115,105 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.BAYESIAN_CONSTRAINTS
+    _theirs, _more, _engine_class = BayesianScikitLearn, _POSTERIOR, _core.VariationalMixture
     _OPTIONS = tuple(name for names in (_core.option_names()[0], _core.option_names()[2]) for name in names if name not in _ARRAYS)
+    weight_concentration_prior_type: str
     mean_prior: ArrayLike | None
     degrees_of_freedom_prior: float | None
     covariance_prior: ArrayLike | None
     total_samples: float | None
     #: Of a column of a table, whose values are often few, fits end in as many optima as there are starts.
     _numbers_of_own_start: ClassVar[int] = 1 << 18
+    #: The weight of the samples that `partial_fit` has seen.
+    _seen: float = 0.0
 
+    @with_parameters_of(GaussianMixture, _WITHOUT)
     def __init__(
         self,
         *,
-        n_components: int = 1,
-        covariance_type: str = "full",
-        tol: float = 1e-3,
-        reg_covar: float = 1e-6,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: str | ArrayLike | Callable[[Any, int, np.random.RandomState], ArrayLike] = "kmeans",
-        hierarchical_rows: int = 2000,
         weight_concentration_prior_type: str = "dirichlet_process",
         weight_concentration_prior: float | None = None,
         mean_precision_prior: float | None = None,
         mean_prior: ArrayLike | None = None,
         degrees_of_freedom_prior: float | None = None,
         covariance_prior: ArrayLike | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        verbose_interval: int = 10,
-        halving: bool = False,
-        device: str = "auto",
-        freeze: Sequence[str] | None = None,
-        standardize: bool = False,
-        decay: float = 0.7,
         total_samples: float | None = None,
-        n_jobs: int | None = None,
-        missing: bool = False,
-        reproducible: bool = False,
-        callback: Callable[[Iteration], object] | None = None,
+        **params: Any,
     ) -> None:
-        _parameters.set_parameters(self, locals())
+        _parameters.set_parameters(self, locals(), BayesianGaussianMixture.__init__)
+
+    @property
+    def elbo_(self) -> float:
+        """The lower bound of the log-evidence of the samples that were fitted to, with all constants."""
+        return float(self.lower_bound_) + self._posterior().constant_terms
+
+    def _set(self, engine: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
+        posterior, dtype = engine, self._set_arrays(engine, dtype)
+
+        def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
+            return array.astype(dtype, copy=False)
+
+        concentration = narrow(posterior.weight_concentration)
+        is_process = self.weight_concentration_prior_type == "dirichlet_process"
+        self.weight_concentration_ = tuple(concentration) if is_process else concentration[0]
+        self.mean_precision_ = narrow(posterior.mean_precision)
+        degrees = narrow(posterior.degrees_of_freedom)
+        self.degrees_of_freedom_ = degrees[0] if self.covariance_type == "tied" else degrees
+        prior = posterior.prior
+        self.weight_concentration_prior_ = prior["weight_concentration"]
+        self.mean_precision_prior_ = prior["mean_precision"]
+        self.mean_prior_ = narrow(prior["mean"])
+        self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
+        covariance = narrow(prior["covariance"])
+        self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
+        self._keep_made(self._make(posterior if dtype == np.float64 else None))
+
+    def _deciding(self) -> tuple[Any, ...]:
+        prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
+        posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
+        return *super()._deciding(), *posterior, *prior
+
+    def _make(self, posterior: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+        """Return the mixture of the attributes, the posterior, and its density."""
+        mixture = self._point_of_attributes()
+        if posterior is None:
+            kind, (k, d) = self.covariance_type, self.means_.shape
+            prior = {
+                "weight_concentration_prior_type": self.weight_concentration_prior_type,
+                "weight_concentration": float(self.weight_concentration_prior_),
+                "mean_precision": float(self.mean_precision_prior_),
+                "mean": on_host(self.mean_prior_),
+                "degrees_of_freedom": float(self.degrees_of_freedom_prior_),
+                "covariance": np.reshape(on_host(self.covariance_prior_), _start.shape_of(kind, 1, d)),
+            }
+            degrees = np.broadcast_to(on_host(self.degrees_of_freedom_), k)
+            concentration = np.atleast_2d(on_host(self.weight_concentration_))
+            posterior = _core.VariationalMixture(prior, mixture, concentration, on_host(self.mean_precision_), degrees)
+        return mixture, posterior, posterior.density
+
+    def _point(self) -> _core.Mixture:
+        return self._current()[0]  # type: ignore[no-any-return]
+
+    def _posterior(self) -> _core.VariationalMixture:
+        return self._current()[1]  # type: ignore[no-any-return]
+
+    def _mixture(self) -> _core.Mixture:
+        return self._current()[2]  # type: ignore[no-any-return]
+
+    def _log_factor(self) -> float:
+        return self._posterior().log_total
+
+    def _written(self) -> _core.VariationalMixture:
+        return self._posterior()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._seen = 0.0
+
+    @classmethod
+    def _of(cls, engine: Any, dtype: np.dtype[Any], found: dict[str, Any], params: dict[str, Any]) -> Self:
+        kind = {"weight_concentration_prior_type": engine.prior["weight_concentration_prior_type"]}
+        return super()._of(engine, dtype, found, {**kind, **params})
 
     def _learn(self, average: _core.Statistics, statistics: _core.Statistics) -> float:
         """Make the step of stochastic variational inference; give its lower bound, if all samples were as those of the chunk."""
@@ -275,12 +246,5 @@ class BayesianGaussianMixture(FittedPosterior, Fitting):
                 raise ValueError("covariance_prior must be one number for 'spherical' covariances")
             return np.reshape(np.asarray(covariance, dtype=np.float64), 1)
         shape = (n_features,) if kind == "diag" else (n_features, n_features)
-        array = _start.checked(covariance, shape, f"{kind} covariance_prior").astype(np.float64)
-        if kind == "diag":
-            if np.any(array <= 0.0):
-                raise ValueError("'diag precision' should be positive")
-            return array[np.newaxis]
-        if not _start.is_positive_definite(array, array.T):
-            raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-        array = (array + array.T) / 2
-        return array[np.newaxis] if kind == "full" else array
+        array = _start.checked_positive(covariance, shape, f"{kind} covariance_prior", kind)
+        return array if kind == "tied" else array[np.newaxis]

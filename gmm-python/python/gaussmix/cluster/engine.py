@@ -1,19 +1,30 @@
-"""The interface of engines, and the engine of one process."""
+"""The interface of engines, how they divide samples into partitions, and the engine of one process."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from sklearn.utils import check_array
 
 from .. import _partitions
+from .._arrays import na_as_nan
 from .._documentation import documented
 from .._partitions import File, Partition
-from .plan import Plan, plan
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
 
 _Value = TypeVar("_Value")
+
+
+class Plan(NamedTuple):
+    """What is to be loaded: the partitions, the type of all samples, and columns with their names but without rows."""
+
+    partitions: list[Partition]
+    dtype: np.dtype[Any]
+    head: Any
 
 
 @documented
@@ -46,8 +57,15 @@ class Engine(ABC):
         return work()
 
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
-        """Divide samples of the kinds that the engine knows, and weights and labels with them, into partitions."""
-        return plan(self, X, sample_weight, partition_rows, labels, k)
+        """Divide samples of the kinds that the engine knows, here an array or files, and weights and labels with them."""
+        if not _partitions.are_paths(X):
+            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            return Plan(_partitions.of_array(x, partition_rows, sample_weight, labels, k), _partitions.common_dtype([x.dtype]), X)
+        found, counts = divided(self, X, partition_rows)
+        heads = [self.files(_listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
+        weights = _partitions.weights_of_each(counts, sample_weight, heads[0])
+        known = _partitions.labels_of_each(counts, labels, k, heads[1])
+        return found._replace(partitions=_partitions.with_both(found.partitions, weights, known))
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
@@ -118,3 +136,25 @@ def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
         error = raised
     engine.agree(error)
     return result
+
+
+def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
+    """Divide files into partitions without weights; also give the rows of each."""
+    files = engine.files(_listed(paths))
+    _partitions.check_samples(files)
+    dtype = _partitions.common_dtype(file.dtype for file in files)
+    partitions, counts = _partitions.divide(files, partition_rows, dtype)
+    return Plan(partitions, dtype, _head_of(files[0])), counts
+
+
+def _listed(paths: Any) -> list[str]:
+    return [paths] if not isinstance(paths, (list, tuple)) else list(paths)
+
+
+def _head_of(file: File) -> Any:
+    """Give an array or table without rows that has the columns of a file."""
+    if file.columns is None:
+        return np.empty((0, file.shape[1]))
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array([], pyarrow.float64()) for name in file.columns})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from inspect import Parameter, Signature, signature
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,12 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational, deconvolution
 from .._documentation import documented, with_documentation_of
-from .._fitting import Fitting, is_of_model
+from .._fitting import Fitting, tried
 from .._samples import Samples
 from ..deconvolution._estimator import measurements
 from .engine import Engine, InProcess
-from .remote import Resident
-from .samples import ClusterSamples
+from .samples import ClusterSamples, Resident
 
 _Estimator = TypeVar("_Estimator", bound="ClusterEstimator")
 
@@ -29,12 +28,13 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
     """Make a class the estimator `local` on workers, to which a parameter is the connection: one of these kinds, or None."""
 
     def change(cls: type[_Estimator]) -> type[_Estimator]:
-        def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
-            ClusterEstimator.__init__(self, *n_components, **params)
+        own = {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in (connection, "partition_rows", "resident")}
 
-        theirs, own = signature(local.__init__).parameters, signature(ClusterEstimator.__init__).parameters
-        connected = Parameter(connection, Parameter.KEYWORD_ONLY, default=None, annotation="Any")
-        named = [*theirs.values(), connected, own["partition_rows"], own["resident"]]
+        def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
+            vars(self).update({name: params.pop(name, None) for name in own})
+            local.__init__(self, *n_components, **params)
+
+        named = [*signature(local.__init__).parameters.values(), *own.values()]
         init.__signature__ = Signature(named)  # type: ignore[attr-defined]
         cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
         cls._parameter_constraints = {
@@ -61,11 +61,6 @@ class ClusterEstimator(Fitting):
     _with: Any = staticmethod(lambda gm: None)
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Fitting]]
-
-    def __init__(self, *n_components: Any, partition_rows: int | None = None, resident: bool | None = None, **params: Any) -> None:
-        setattr(self, self._connection, params.pop(self._connection, None))
-        self._LOCAL.__init__(self, *n_components, **params)
-        self.partition_rows, self.resident = partition_rows, resident
 
     def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""
@@ -99,16 +94,15 @@ class ClusterEstimator(Fitting):
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
             resident = samples._resident()
-            return resident.told(lambda: work(resident))
+            return resident.remote.together(lambda: work(resident))
 
     def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> Any:
         return self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         check_is_fitted(self)
-        mixture = self._mixture()
-        total: tuple[float, float] = self._evaluate(X, sample_weight, lambda data: (data.total(mixture), data.total_weight))
-        return total[0] + total[1] * self._log_factor(), total[1]
+        total, n = self._evaluate(X, sample_weight, lambda data: data.total(self._mixture()))
+        return total + n * self._log_factor(), n
 
     def fit_predict(self, X: Any, y: object = None, sample_weight: Any = None, *, labels: Any = None) -> Any:
         if labels is not None:
@@ -119,30 +113,9 @@ class ClusterEstimator(Fitting):
         total, n = self._total(X, sample_weight)
         return total / n
 
-    def predict(self, X: Any) -> Any:
-        return self._values("labels", X)
-
-    def predict_proba(self, X: Any) -> Any:
-        return self._values("responsibilities", X)
-
-    def score_samples(self, X: Any) -> Any:
-        return self._values("scores", X)
-
-    #: The method of the local estimator that gives the values of an operation.
-    _METHODS: ClassVar[dict[str, str]] = {"labels": "predict", "responsibilities": "predict_proba", "scores": "score_samples"}
-
     def _values(self, operation: str, X: Any) -> Any:
-        """Give one value for each sample, computed by the workers."""
-
-        def work(data: Resident) -> Any:
-            found = getattr(data.data, operation)(self._mixture())
-            if operation == "labels":
-                return found
-            if operation == "scores":
-                found = found + self._log_factor()
-            return found.astype(self._value_type(getattr(X, "dtype", None)), copy=False)
-
-        return self._evaluate(X, None, work)
+        values = self._evaluate(X, None, lambda data: getattr(data.data, operation)(self._mixture()))
+        return self._typed(operation, values, getattr(X, "dtype", None))
 
     def _local(self) -> Any:
         """Give the mixture as an estimator of one process."""
@@ -152,7 +125,6 @@ class ClusterEstimator(Fitting):
 
 
 @on_workers("engine", [Engine, None], _estimator.GaussianMixture)
-@documented
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
@@ -178,18 +150,10 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                 estimator._validate_params()
                 if samples is None:
                     # The workers load them once for all.
-                    samples = ClusterSamples(estimator, X, sample_weight)
-                    stack.enter_context(samples)
+                    samples = stack.enter_context(ClusterSamples(estimator, X, sample_weight))
                 else:
                     samples.serve(estimator)
-                try:
-                    data = cast(Resident, estimator._fit(samples))
-                except ValueError as error:
-                    if not is_of_model(error):
-                        raise
-                    yield estimator, error, 0.0
-                else:
-                    yield estimator, data.total(estimator._mixture()), data.total_weight
+                yield estimator, *tried(lambda: estimator._fit(samples).total(estimator._mixture()))
 
 
 @on_workers("engine", [Engine, None], deconvolution.ExtremeDeconvolution)
@@ -222,7 +186,6 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
 
 
 @on_workers("engine", [Engine, None], _variational.BayesianGaussianMixture)
-@documented
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 

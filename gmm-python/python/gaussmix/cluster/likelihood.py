@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import _core
 from .._arrays import n_threads
 from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
-from .plan import check_facts
-from .remote import Interrupts, Remote
+from .samples import Interrupts, Remote, check_facts
 from .shard import Options
-
-_Value = TypeVar("_Value")
 
 
 @documented
@@ -66,23 +62,14 @@ class Likelihood(Evaluation):
         self._remote = Remote(self._engine, facts, Interrupts())
         self._data = _core.Data.remote(self._remote)
 
-    def _ask(self, work: Callable[[], _Value]) -> _Value:
-        """Do something that asks the workers."""
-
-        def told() -> _Value:
-            with self._remote.told():
-                return work()
-
-        return self._engine.together(told)
-
     def _evaluate(self, *arguments: Any) -> Any:
         evaluate = super()._evaluate
-        return self._ask(lambda: evaluate(*arguments))
+        return self._remote.together(lambda: evaluate(*arguments))
 
     @property
     def device(self) -> str:
         """The devices of the last evaluation, in words."""
-        return self._ask(lambda: self._data.describe()[0])
+        return self._remote.together(lambda: self._data.describe()[0])
 
     def close(self) -> None:
         """Free the memory of the workers. The likelihood cannot be used any more."""

@@ -1,19 +1,183 @@
-"""The samples of a fit that lie in the workers of an engine."""
+"""The samples of all partitions as one evaluator, which the engine asks and the workers answer, and as those of a fit."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names, _check_n_features
 
-from .. import _start
-from .._arrays import Floats, Weights, n_threads, note_missing
+from .. import _core, _start
+from .._arrays import Floats, Missing, Weights, n_threads, note_missing
 from .._partitions import Partition
-from .._samples import Samples
-from .engine import agreed
-from .plan import Plan, check_columns, check_facts, missing_of_all
-from .remote import Interrupts, Remote, Resident
-from .shard import Options
+from .._reports import Course
+from .._samples import Evaluations, Samples
+from .engine import Engine, Plan, agreed
+from .shard import Facts, Options
+from .tree import Answer, Tree, decode, parameters_of
+
+_Value = TypeVar("_Value")
+
+
+class Interrupts:
+    """Remembers Ctrl-C while workers are asked, so that the present iteration ends first.
+
+    A second Ctrl-C is not held back.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Any = None
+
+    def hold(self) -> None:
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def _press(self, *_: object) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+
+    def release(self) -> bool:
+        """Hold nothing back any longer; say whether there is a Ctrl-C that nobody has seen."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+        pressed, self.pressed = self.pressed, False
+        return pressed
+
+    def check(self) -> None:
+        if self.pressed:
+            self.pressed = False
+            raise KeyboardInterrupt
+
+
+class Remote:
+    """What `_core.Data.remote` asks for: results over the samples of all partitions."""
+
+    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: Interrupts, ready: Callable[[], object] = lambda: None) -> None:
+        self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
+        self.ends = np.cumsum([fact.n_samples for fact in facts])
+        self.shape = (int(self.ends[-1]), facts[0].n_features)
+        self.total_weight = math.fsum(fact.total_weight for fact in facts)
+        self.out_of_range: _core.OutOfRangeError | None = None
+
+    def _ask(self, operation: str, *arguments: Any) -> Iterator[Answer]:
+        # Before the first iteration there is nothing that a fit could leave.
+        self.interrupts.check()
+        self.ready()
+        try:
+            yield from self.engine.ask(operation, pickle.dumps(arguments, 5))
+        except _core.OutOfRangeError as error:
+            self.out_of_range = error
+            raise
+
+    def sum(self, operation: str, *arguments: Any) -> Any:
+        tree = Tree(len(self.facts))
+        for level, number, value in self._ask(operation, *arguments):
+            tree.add(level, number, decode(value))
+        return tree.root()
+
+    def parts(self, operation: str, *arguments: Any) -> list[Any]:
+        return [decode(value) for _, _, value in sorted(self._ask(operation, *arguments))]
+
+    def together(self, work: Callable[[], _Value]) -> _Value:
+        """Do something that asks the workers, in one process; an error that the engine hands on without its text gets it back."""
+
+        def told() -> _Value:
+            try:
+                return work()
+            except _core.OutOfRangeError as error:
+                raise self.out_of_range or error from None
+
+        return self.engine.together(told)
+
+    # By these names the engine calls them.
+
+    def e_step(self, mixture: _core.Mixture) -> Any:
+        return self.sum("statistics", parameters_of([mixture]))
+
+    def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
+        return self.sum("totals", parameters_of(mixtures))
+
+    def scores(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("scores", parameters_of([mixture])))
+
+    def labels(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("labels", parameters_of([mixture])))
+
+    def responsibilities(self, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("responsibilities", parameters_of([mixture])))
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        order = np.argsort(indices, kind="stable")
+        owners = np.searchsorted(self.ends, indices[order], side="right")
+        begins = self.ends - [fact.n_samples for fact in self.facts]
+        wanted = {int(n): indices[order][owners == n] - begins[n] for n in np.unique(owners)}
+        parts = self.parts("rows", wanted)
+        x, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        back = np.argsort(order, kind="stable")
+        return np.ascontiguousarray(x[back]), weights[back]
+
+    def draw(self, mixture: _core.Mixture, seed: int, size: int) -> Any:
+        first_rows = [int(end) - fact.n_samples for end, fact in zip(self.ends, self.facts, strict=True)]
+        parts = self.parts("draw", parameters_of([mixture]), seed, first_rows, size)
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+    def known(self, n_components: int) -> Any:
+        """Give the labels of all samples: numbers, or a mask where any partition has one."""
+        parts = self.parts("known")
+        if any(part.ndim == 2 for part in parts):
+            numbers = np.arange(n_components)
+            parts = [part if part.ndim == 2 else (part < 0)[:, None] | (part[:, None] == numbers) for part in parts]
+        return np.concatenate(parts)
+
+    def describe(self) -> Any:
+        return tuple(" + ".join(sorted(set(names))) for names in zip(*self.parts("describe"), strict=True))
+
+
+class Resident(Evaluations):
+    """The samples of all partitions, in the devices of the workers."""
+
+    def __init__(self, remote: Remote, n_components: int, own: slice) -> None:
+        self.remote, self.data = remote, _core.Data.remote(remote)
+        #: The number of components where samples have labels, else 0.
+        self.n_components = n_components
+        #: The samples whose labels this process wants.
+        self.own = own
+
+    @property
+    def total_weight(self) -> float:
+        return self.remote.total_weight
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
+        return self.remote.together(lambda: self.data.labels(mixture))[self.own]
+
+    def total(self, mixture: _core.Mixture) -> tuple[float, float]:
+        """Return the total log-likelihood of the samples, and their weight."""
+        return self.remote.together(lambda: float(self.remote.totals([mixture])[0])), self.total_weight
+
+    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
+        return self.remote.together(lambda: self.data.e_step(mixture))
+
+    def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit:
+        def fit() -> _core.Fit:
+            data = self.data
+            if self.n_components and before is None:
+                # The start heeds labels, which only the workers have.
+                data = _core.Data.remote(self.remote, (self.remote.known(self.n_components), self.n_components))
+            if course is not None:
+                course.check = self.remote.interrupts.check
+            return data.fit(options, course, before, lower_bound, units)
+
+        return self.remote.together(fit)
 
 
 class ClusterSamples(Samples):
@@ -70,7 +234,7 @@ class ClusterSamples(Samples):
     def load(self) -> Resident:
         self.units = None
         if self.estimator.missing:
-            note_missing(missing_of_all(self.facts))
+            note_missing(_missing_of_all(self.facts))
         self.interrupts.hold()
         return self._resident()
 
@@ -95,11 +259,43 @@ class ClusterSamples(Samples):
         weighted = any(partition.weights is not None for partition in self.plan.partitions)
         return X.astype(self.dtype, copy=False), weights if weighted else None
 
-    def __enter__(self) -> ClusterSamples:
-        return self
-
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         pressed = self.interrupts.release()
         self.engine.close()
         if pressed and kind is None:
             raise KeyboardInterrupt
+
+
+def check_columns(estimator: Any, planned: Plan, reset: bool) -> None:
+    """Check that an estimator knows the columns of the samples, or have it learn them."""
+    _check_feature_names(estimator, planned.head, reset=reset)
+    _check_n_features(estimator, planned.head, reset=reset)
+
+
+def _missing_of_all(facts: Sequence[Facts]) -> Missing:
+    """Say what is missing in all partitions together, with the numbers of rows among those of all."""
+    unobserved, first, empty, begin = set(range(facts[0].n_features)), None, 0, 0
+    for fact in facts:
+        assert fact.missing is not None  # The shards were told to look.
+        unobserved &= set(fact.missing.unobserved)
+        empty += fact.missing.empty_rows
+        if first is None and fact.missing.first_empty_row is not None:
+            first = begin + fact.missing.first_empty_row
+        begin += fact.n_samples
+    return Missing(tuple(sorted(unobserved)), empty, first)
+
+
+def check_facts(facts: Sequence[Facts], partitions: Sequence[Partition], least: int, name: str) -> None:
+    """Check that partitions belong together, and that there are enough samples for what has this name."""
+    for fact, partition in zip(facts, partitions, strict=True):
+        if fact.n_features != facts[0].n_features:
+            raise ValueError(
+                f"{partition.name} has {fact.n_features} features, but {partitions[0].name} has {facts[0].n_features}; "
+                "all partitions must have as many"
+            )
+    n = sum(fact.n_samples for fact in facts)
+    if n < least:
+        shape = (n, facts[0].n_features)
+        raise ValueError(f"Found array with {n} sample(s) (shape={shape}) while a minimum of {least} is required by {name}.")
+    if not any(fact.total_weight > 0 for fact in facts):
+        raise ValueError("all sample weights are zero; at least one sample must count")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterable
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from .. import _core
 from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
-from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixtures_of
+from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixture_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
 _DEVICE_SHARE = 0.8
@@ -82,8 +81,8 @@ class Facts(NamedTuple):
 class _Part:
     """A partition in a shard."""
 
-    def __init__(self, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
-        self.partition, self.options = partition, options
+    def __init__(self, number: int, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
+        self.number, self.partition, self.options = number, partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         labels = partition.known(x.shape[0], options.n_components)
         total = float(x.shape[0]) if weights is None else float(weights.sum())
@@ -148,53 +147,43 @@ class _Part:
             return self.held[2]
         return self.partition.known(self.facts.n_samples, self.options.n_components)
 
+    def opened(self) -> Any:
+        """Give the samples in the device, to which those that do not stay there are brought."""
+        return self._data(*self.read(), self._labels()) if self.data is None else self.data
+
+    # The operations.
+
+    def statistics(self, parameters: Parameters) -> Any:
+        return self.opened().e_step(mixture_of(parameters))
+
+    def totals(self, parameters: Parameters) -> Any:
+        return self.opened().totals(_core.Mixtures.from_bytes(parameters))
+
+    def moments(self) -> Any:
+        return _core.Standardization.of(*self.read())
+
+    def draw(self, parameters: Parameters, seed: int, first_rows: list[int], size: int) -> Any:
+        return self.opened().draw(mixture_of(parameters), seed, first_rows[self.number], size)
+
+    def rows(self, wanted: dict[int, NDArray[np.int64]]) -> Any:
+        if self.number not in wanted:
+            return None
+        x, weights = self.read()
+        rows = wanted[self.number]
+        return self._split(x[rows])[0].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
+
     def known(self) -> Any:
         labels = self._labels()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
-    def opened(self) -> _core.Data | None:
-        """Give the samples in the device, to which those that do not stay there are brought.
-
-        A partition without samples gives None.
-        """
-        return self._data(*self.read(), self._labels()) if self.data is None else self.data
-
-    def statistics(self, parameters: Parameters) -> Any:
-        data = self.opened()
-        return data.e_step(mixtures_of(parameters)[0]) if data is not None and self.facts.total_weight > 0 else None
-
-    def totals(self, parameters: Parameters) -> Any:
-        data = self.opened()
-        return data.totals(_core.Mixtures.from_bytes(parameters)) if data is not None and self.facts.total_weight > 0 else None
-
-    def moments(self) -> Any:
-        return _core.Standardization.of(*self.read()) if self.facts.total_weight > 0 else None
-
-    def rows(self, wanted: dict[int, NDArray[np.int64]], number: int) -> Any:
-        if number not in wanted:
-            return None
-        x, weights = self.read()
-        rows = wanted[number]
-        return self._split(x[rows])[0].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
-
     def scores(self, parameters: Parameters) -> Any:
-        data = self.opened()
-        return np.empty(0) if data is None else data.scores(mixtures_of(parameters)[0])
+        return self.opened().scores(mixture_of(parameters))
 
     def labels(self, parameters: Parameters) -> Any:
-        data = self.opened()
-        return np.empty(0, np.int64) if data is None else data.labels(mixtures_of(parameters)[0])
-
-    def draw(self, parameters: Parameters, seed: int, first_rows: list[int], size: int, number: int) -> Any:
-        data = self.opened()
-        if data is None or not self.facts.total_weight > 0:
-            return None
-        return data.draw(mixtures_of(parameters)[0], seed, first_rows[number], size)
+        return self.opened().labels(mixture_of(parameters))
 
     def responsibilities(self, parameters: Parameters) -> Any:
-        data = self.opened()
-        [mixture] = mixtures_of(parameters)
-        return np.empty((0, len(mixture.weights))) if data is None else data.responsibilities(mixture)
+        return self.opened().responsibilities(mixture_of(parameters))
 
     def describe(self) -> Any:
         return self.described if self.data is None else self.data.describe()
@@ -202,9 +191,9 @@ class _Part:
 
 #: The operations whose values are added over partitions; those of the others stay apart.
 ADDED = {"statistics", "totals", "moments"}
-_OPERATIONS = ADDED | {"rows", "draw", "scores", "labels", "responsibilities", "describe", "known"}
-#: The operations that a partition does by its number.
-_NUMBERED = {"rows", "draw"}
+#: The operations that pass over partitions without weight; the others pass over those without samples.
+_WEIGHTED = ADDED | {"draw"}
+_OPERATIONS = _WEIGHTED | {"rows", "scores", "labels", "responsibilities", "describe", "known"}
 
 
 @documented
@@ -250,7 +239,7 @@ class Shard:
                 self._parts.pop(number, None)
                 resident = self._bytes < self._memory if options.resident is None else options.resident
                 in_device = self._device_memory is None or self._device_bytes < _DEVICE_SHARE * self._device_memory
-            part = _Part(partition, options, resident, in_device)
+            part = _Part(number, partition, options, resident, in_device)
         except Exception as error:
             raise partition.error(error) from error
         with self._lock:
@@ -279,13 +268,13 @@ class Shard:
         if missing:
             raise MissingPartitionsError(f"partitions {missing} are not loaded here")
         arguments = pickle.loads(message)
-        tree: Tree[Any] = Tree(self.options.n_partitions, add)
+        tree = Tree(self.options.n_partitions)
         answers: list[Answer] = []
         for number in wanted:
             part = self._parts[number]
             try:
-                evaluate = getattr(part, operation)
-                value = evaluate(*arguments, number) if operation in _NUMBERED else evaluate(*arguments)
+                counts = part.facts.total_weight if operation in _WEIGHTED else part.facts.n_samples
+                value = getattr(part, operation)(*arguments) if counts > 0 else None
             except Exception as error:
                 raise part.partition.error(error) from error
             if operation in ADDED:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
-from operator import add
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .. import _core
 from .._documentation import documented
@@ -14,22 +13,19 @@ from .._documentation import documented
 #: the value as bytes, which are empty where the partitions have no samples.
 Answer = tuple[int, int, bytes]
 
-_Value = TypeVar("_Value")
 
-
-@documented
 class MissingPartitionsError(LookupError):
     """A shard was asked for partitions that it has not loaded."""
 
 
-class Tree(Generic[_Value]):
+class Tree:
     """Adds values in a fixed tree over the numbers of the partitions, as far as they are there."""
 
-    def __init__(self, n_partitions: int, join: Callable[[_Value, _Value], _Value]) -> None:
-        self.n_partitions, self.join = n_partitions, join
-        self.nodes: dict[tuple[int, int], _Value | None] = {}
+    def __init__(self, n_partitions: int) -> None:
+        self.n_partitions = n_partitions
+        self.nodes: dict[tuple[int, int], Any] = {}
 
-    def add(self, level: int, number: int, value: _Value | None) -> None:
+    def add(self, level: int, number: int, value: Any) -> None:
         """Add the value of a node; it is None where there are no samples below."""
         while (width := -(-self.n_partitions >> level)) > 1:
             sibling = number ^ 1
@@ -38,14 +34,11 @@ class Tree(Generic[_Value]):
                     break
                 other = self.nodes.pop((level, sibling))
                 left, right = (value, other) if number < sibling else (other, value)
-                if left is None or right is None:
-                    value = right if left is None else left
-                else:
-                    value = self.join(left, right)
+                value = right if left is None else left if right is None else left + right
             level, number = level + 1, number // 2
         self.nodes[level, number] = value
 
-    def root(self) -> _Value | None:
+    def root(self) -> Any:
         """Give the sum over all partitions."""
         if len(self.nodes) != 1 or -(-self.n_partitions >> next(iter(self.nodes))[0]) != 1:
             raise MissingPartitionsError("the engine has not brought the answers of all partitions")
@@ -68,8 +61,9 @@ def parameters_of(mixtures: Sequence[_core.Mixture]) -> Parameters:
     return [bytes(mixture) for mixture in mixtures]
 
 
-def mixtures_of(parameters: Parameters) -> list[_core.Mixture]:
-    return [_core.Mixture.from_bytes(mixture) for mixture in parameters]
+def mixture_of(parameters: Parameters) -> _core.Mixture:
+    [mixture] = parameters
+    return _core.Mixture.from_bytes(mixture)
 
 
 @documented
@@ -83,7 +77,7 @@ def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     n_partitions : int -- The number of all partitions.
     Returns: merged : list of Answer -- As few answers as possible.
     """
-    tree: Tree[Any] = Tree(n_partitions, add)
+    tree = Tree(n_partitions)
     untouched: dict[tuple[int, int], bytes] = {}
     for level, number, value in answers:
         untouched[level, number] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import dask.array
@@ -12,7 +13,7 @@ import numpy as np
 from ... import _partitions
 from ..._arrays import floats
 from ..._partitions import Array, Partition
-from ..plan import Plan, plan
+from ..engine import Engine, Plan
 
 
 def is_frame(X: Any) -> bool:
@@ -60,8 +61,14 @@ def plan_of(
         dtype = _partitions.common_dtype([X.dtype])
     else:
         sample_weight, labels = (given.compute() if hasattr(given, "dask") else given for given in (sample_weight, labels))
-        return plan(engine, X, sample_weight, partition_rows, labels, k)
-    engine.chunks = list(zip(parts, _weights_of(sample_weight, counts), _labels_of(labels, counts, k), strict=True))
+        return Engine._plan(engine, X, sample_weight, partition_rows, resident, labels, k)
+    if is_array(sample_weight) and sample_weight.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got {sample_weight.ndim}D array.")
+    of_each = (
+        _divided("sample_weight", sample_weight, counts, _partitions.weights_of_each),
+        _divided("labels", labels, counts, partial(_partitions.labels_of_each, n_components=k)),
+    )
+    engine.chunks = list(zip(parts, *of_each, strict=True))
     # Signs that there are some; the engine has them.
     weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
     partitions, first = [], 0.0
@@ -75,28 +82,8 @@ def plan_of(
     return Plan(partitions, dtype, head)
 
 
-def _weights_of(sample_weight: Any, counts: Sequence[float]) -> list[Any]:
-    """Give the sample weights of each partition."""
-    if is_array(sample_weight) and sample_weight.ndim != 1:
-        raise ValueError(f"Sample weights must be 1D array or scalar, got {sample_weight.ndim}D array.")
-
-    def divided(empty: list[Partition], lengths: list[int]) -> list[Any]:
-        return [part.weights for part in _partitions.with_weights(empty, lengths, sample_weight, None)]
-
-    return _divided("sample_weight", sample_weight, counts, divided)
-
-
-def _labels_of(labels: Any, counts: Sequence[float], n_components: int) -> list[Any]:
-    """Give the labels of each partition."""
-
-    def divided(empty: list[Partition], lengths: list[int]) -> list[Any]:
-        return [part.labels for part in _partitions.with_labels(empty, lengths, labels, None, n_components)]
-
-    return _divided("labels", labels, counts, divided)
-
-
-def _divided(name: str, given: Any, counts: Sequence[float], divided: Callable[[list[Partition], list[int]], list[Any]]) -> list[Any]:
-    """Give each partition its part of what samples have beside: a collection, or an array, which `divided` divides."""
+def _divided(name: str, given: Any, counts: Sequence[float], of_each: Callable[..., list[Any]]) -> list[Any]:
+    """Give each partition its part of what samples have beside: a collection, or an array, which `of_each` divides."""
     if given is None:
         return [None] * len(counts)
     if _partitions.are_paths(given):
@@ -120,5 +107,4 @@ def _divided(name: str, given: Any, counts: Sequence[float], divided: Callable[[
             f"the lengths of the partitions of X are not known, so that an array {name} cannot be divided; give it as a "
             "column of the same dataframe, or call X.compute_chunk_sizes() first"
         )
-    empty = [Partition("X", None)] * len(counts)
-    return [part.read() for part in divided(empty, [int(count) for count in counts])]
+    return [part.read() for part in of_each([int(count) for count in counts], given)]

@@ -15,8 +15,7 @@ from dask.delayed import delayed
 from ... import _partitions
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
-from ..engine import Engine
-from ..plan import Plan
+from ..engine import Engine, Plan
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, MissingPartitionsError, merge
 from .collections import plan_of
@@ -42,7 +41,6 @@ class _Lost(Exception):
 
 
 def _shard(options: Options) -> Shard:
-    """Make the shard of this worker."""
     worker = distributed.get_worker()
     memory = worker.memory_manager.memory_limit
     return Shard(
@@ -60,10 +58,6 @@ def _load(shard: Shard, number: int, partition: Partition, chunk: tuple[Any, Any
         weights, labels = (None if values is None else Array(values) for values in beside)
         partition = partition._replace(samples=Array(x), weights=weights, labels=labels)
     return shard.load(number, partition)
-
-
-def _ask(shard: Shard, operation: str, message: bytes, numbers: Sequence[int]) -> list[Answer]:
-    return shard.ask(operation, message, numbers)
 
 
 async def _ask_here(operation: str, message: bytes, wanted: dict[str, tuple[str, list[int]]], dask_worker: Any) -> tuple[str, Any]:
@@ -202,7 +196,6 @@ class DaskEngine(Engine):
         return dict(zip(numbers, futures, strict=True)), holders
 
     def _assign(self, numbers: Sequence[int], holders: dict[int, Sequence[str]], live: dict[str, int]) -> dict[int, str]:
-        """Choose a worker for each partition."""
         total, threads = len(self._partitions), sum(live.values())
         share = {worker: total * n / threads for worker, n in live.items()}
         load = dict.fromkeys(live, 0)
@@ -241,12 +234,10 @@ class DaskEngine(Engine):
         wanted = {worker: (self._shards[worker].key, numbers) for worker, numbers in by_worker.items()}
         found = self.client.run(_ask_here, operation=operation, message=message, wanted=wanted, workers=list(wanted), on_error="return")
         # What is not a pair is an error of the connection.
-        pairs = {worker: pair if isinstance(pair, tuple) else ("lost", pair) for worker, pair in found.items()}
-        for worker in by_worker:
-            if pairs.get(worker, ("lost", None))[0] == "error":
-                raise pairs[worker][1]
-        lost = {worker for worker in by_worker if pairs.get(worker, ("lost", None))[0] == "lost"}
-        if lost:
+        pairs = {worker: pair if isinstance(pair := found.get(worker), tuple) else ("lost", None) for worker in by_worker}
+        for error in (value for kind, value in pairs.values() if kind == "error"):
+            raise error
+        if lost := [worker for worker, (kind, _) in pairs.items() if kind == "lost"]:
             raise _Lost(lost)
         return [answer for _, answers in pairs.values() for answer in answers]
 
@@ -254,7 +245,7 @@ class DaskEngine(Engine):
         """Ask with one task for each worker, so that large messages and answers go from worker to worker."""
         # To one worker, from which the others take it.
         sent = self._scatter(message, next(iter(by_worker)))
-        futures = [self._submit(worker, _ask, self._shards[worker], operation, sent, numbers) for worker, numbers in by_worker.items()]
+        futures = [self._submit(worker, Shard.ask, self._shards[worker], operation, sent, numbers) for worker, numbers in by_worker.items()]
         if self.added(operation):
             n = len(self._partitions)
             while len(futures) > 1:
@@ -279,8 +270,6 @@ class DaskEngine(Engine):
                 patience *= 2
 
     def _scatter(self, value: Any, worker: str) -> Any:
-        """Bring a value to a worker."""
-
         async def scatter() -> Any:
             # In a list, because of a tuple Dask would make several values.
             return (await self.client.scatter([value], workers=[worker], hash=False, asynchronous=True))[0]

@@ -16,13 +16,14 @@ from ..._documentation import documented
 from ..._partitions import Partition
 from ...deconvolution import Measurements
 from .. import estimator, likelihood
+from ..engine import divided
 from ..estimator import on_workers
-from ..plan import check_columns, divided
+from ..samples import check_columns
 from .collections import by_rows, is_frame, type_of
 from .engine import DaskEngine
 
 
-def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any, noise: Any = None) -> Any:
+def _block(x: Any, local: Any, operation: str, n_columns: int | None, kind: Any, noise: Any = None) -> Any:
     """Evaluate the rows of one block, in the process of a worker."""
     if x.shape[0] == 0:
         return np.empty((0,) if n_columns is None else (0, n_columns), kind)
@@ -32,17 +33,16 @@ def _block(x: Any, local: Any, method: str, n_columns: int | None, kind: Any, no
     elif noise is not None:
         # One group, which is not taken for variances in blocks of as many rows as columns.
         noise = noise[np.newaxis], np.zeros(len(x), np.int64)
-    return getattr(local, method)(x if noise is None else Measurements(x, noise)).astype(kind, copy=False)
+    return local._values(operation, x if noise is None else Measurements(x, noise)).astype(kind, copy=False)
 
 
-def _read_block(partition: Partition, dtype: str, local: Any, method: str, n_columns: int | None, kind: Any) -> Any:
+def _read_block(partition: Partition, dtype: str, local: Any, operation: str, n_columns: int | None, kind: Any) -> Any:
     try:
-        return _block(partition.read(np.dtype(dtype))[0], local, method, n_columns, kind)
+        return _block(partition.read(np.dtype(dtype))[0], local, operation, n_columns, kind)
     except Exception as error:
         raise partition.error(error) from error
 
 
-@documented
 class OnDask(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
@@ -53,19 +53,18 @@ class OnDask(estimator.ClusterEstimator):
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
-        method = self._METHODS[operation]
         local = self._local()
         n_columns = len(self.weights_) if operation == "responsibilities" else None
         given, (X, noise) = X, self._beside(X)
         files = _partitions.are_paths(X)
         if not files and not hasattr(X, "dask"):
-            return getattr(local, method)(given)
+            return local._values(operation, given)
         # A worker evaluates as many blocks at once as it has threads.
         local.n_jobs = 1
         # Blocks are arrays, whose columns have no names.
         local.__dict__.pop("feature_names_in_", None)
         if files:
-            return self._values_of_files(X, local, method, n_columns)
+            return self._values_of_files(X, local, operation, n_columns)
         _check_feature_names(self, X._meta, reset=False)
         if is_frame(X):
             dtype = type_of(X)
@@ -74,26 +73,29 @@ class OnDask(estimator.ClusterEstimator):
             dtype = X.dtype
             X = by_rows(X)
         _check_n_features(self, np.empty((0, noise if isinstance(noise, int) else X.shape[1])), reset=False)
-        kind = self._kind(method, dtype)
+        kind = self._kind(operation, dtype)
         shape = {"drop_axis": 1, "chunks": (X.chunks[0],)} if n_columns is None else {"chunks": (X.chunks[0], (n_columns,))}
         meta = np.empty((0,) * (1 if n_columns is None else 2), kind)
-        return X.map_blocks(_block, local=local, method=method, n_columns=n_columns, kind=kind, noise=noise, dtype=kind, meta=meta, **shape)
+        given = {"local": local, "operation": operation, "n_columns": n_columns, "kind": kind, "noise": noise}
+        return X.map_blocks(_block, **given, dtype=kind, meta=meta, **shape)
 
-    def _kind(self, method: str, dtype: Any) -> np.dtype[Any]:
-        return np.dtype(np.int64) if method == "predict" else self._value_type(dtype)
+    def _kind(self, operation: str, dtype: Any) -> np.dtype[Any]:
+        return np.dtype(np.int64) if operation == "labels" else self._value_type(dtype)
 
-    def _values_of_files(self, X: Any, local: Any, method: str, n_columns: int | None) -> Any:
+    def _values_of_files(self, X: Any, local: Any, operation: str, n_columns: int | None) -> Any:
         engine = self._make_engine()
         try:
             plan, counts = divided(engine, X, self.partition_rows)
         finally:
             engine.close()
         check_columns(self, plan, reset=False)
-        kind = self._kind(method, plan.dtype)
+        kind = self._kind(operation, plan.dtype)
         read = delayed(_read_block, pure=True)
         blocks = [
             dask.array.from_delayed(
-                read(partition, plan.dtype.str, local, method, n_columns, kind), (count,) if n_columns is None else (count, n_columns), kind
+                read(partition, plan.dtype.str, local, operation, n_columns, kind),
+                (count,) if n_columns is None else (count, n_columns),
+                kind,
             )
             for partition, count in zip(plan.partitions, counts, strict=True)
         ]
@@ -101,7 +103,6 @@ class OnDask(estimator.ClusterEstimator):
 
 
 @on_workers("client", [distributed.Client, None], _estimator.GaussianMixture)
-@documented
 class GaussianMixture(OnDask, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
@@ -145,7 +146,6 @@ class ExtremeDeconvolution(OnDask, estimator.ExtremeDeconvolution):
 
 
 @on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
-@documented
 class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 

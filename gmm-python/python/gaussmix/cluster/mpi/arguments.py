@@ -154,17 +154,13 @@ def _add_prior(command: argparse.ArgumentParser) -> None:
     for parameter in _OF_VARIATIONAL:
         more: dict[str, Any] = {}
         if parameter == "weight_concentration_prior_type":
-            more = {"type": _underscored}
+            # The command gmm spells its values with hyphens.
+            more = {"type": lambda text: text.replace("-", "_")}
         elif parameter in ("mean_prior", "covariance_prior"):
             rows = ", the rows of a matrix one after the other" if parameter == "covariance_prior" else ""
             text = f"{description_of(BayesianGaussianMixture, parameter)} Numbers with commas between them{rows}, or a .npy file."
             more = {"type": _numbers, "metavar": "NUMBERS|FILE", "help": f"{text} Before a negative number: =-1,2."}
         _add(prior, parameter, of=BayesianGaussianMixture, **{**more, "default": argparse.SUPPRESS})
-
-
-def _underscored(text: str) -> str:
-    """Take the spelling of the command gmm too."""
-    return text.replace("-", "_")
 
 
 def _numbers(text: str) -> NDArray[np.float64]:

@@ -21,8 +21,7 @@ from ..._arrays import Floats
 from ..._documentation import documented
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
-from ..engine import agreed
-from ..plan import Plan, divided
+from ..engine import Plan, agreed, divided
 from ..shard import Options
 from .arguments import METHODS, estimator_of, parsed, square
 from .engine import NAP, MPIEngine, ignore_interrupts, world

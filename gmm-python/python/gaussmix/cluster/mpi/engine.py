@@ -17,8 +17,7 @@ from ... import _core, _partitions
 from ..._arrays import na_as_nan
 from ..._documentation import documented
 from ..._partitions import Array, File, Partition
-from ..engine import Engine, agreed
-from ..plan import Plan, plan
+from ..engine import Engine, Plan, agreed
 from ..shard import Facts, Options, Shard
 from ..tree import Answer, merge
 
@@ -107,7 +106,8 @@ class MPIEngine(Engine):
                 else:
                     self._answer(first, second)
         finally:
-            _restore_interrupts(before)
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
         if error is not None:
             raise _of_all(error)
         return result
@@ -155,7 +155,7 @@ class MPIEngine(Engine):
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide files, or make one partition of the array of each rank."""
         if self.comm.allreduce(_partitions.are_paths(X)) == self.size:
-            return plan(self, X, sample_weight, partition_rows, labels, k)
+            return super()._plan(X, sample_weight, partition_rows, resident, labels, k)
 
         def own() -> tuple[Partition, Any]:
             if _partitions.are_paths(X):
@@ -239,7 +239,6 @@ class MPIEngine(Engine):
         return answers, error
 
     def close(self) -> None:
-        """Drop the shard of this rank."""
         self._shard, self._partitions = None, []
 
 
@@ -250,8 +249,3 @@ def ignore_interrupts() -> Any:
     except ValueError:
         # Not in the main thread, which alone gets signals.
         return None
-
-
-def _restore_interrupts(handler: Any) -> None:
-    if handler is not None:
-        signal.signal(signal.SIGINT, handler)

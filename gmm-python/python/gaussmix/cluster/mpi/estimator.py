@@ -17,7 +17,6 @@ from ..samples import ClusterSamples
 from .engine import MPIEngine
 
 
-@documented
 class OnMPI(estimator.ClusterEstimator):
     """What the estimators have in common."""
 
@@ -56,12 +55,10 @@ class OnMPI(estimator.ClusterEstimator):
         check_is_fitted(self)
         if _partitions.are_paths(X):
             return super()._values(operation, X)
-        method = self._METHODS[operation]
-        return getattr(self._local(), method)(X)
+        return self._local()._values(operation, X)
 
 
 @on_workers("comm", "no_validation", _estimator.GaussianMixture)
-@documented
 class GaussianMixture(OnMPI, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
@@ -104,7 +101,6 @@ class ExtremeDeconvolution(OnMPI, estimator.ExtremeDeconvolution):
 
 
 @on_workers("comm", "no_validation", _variational.BayesianGaussianMixture)
-@documented
 class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 

@@ -315,7 +315,8 @@ def _plot_plane(
         for k in np.unique(labels):
             colour = "grey" if k < 0 else f"C{k % 10}"
             ax.scatter(*points[(labels == k) & ~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
-            ax.scatter(*points[(labels == k) & open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
+            if open_[labels == k].any():
+                ax.scatter(*points[(labels == k) & open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
     means = (gm.means - origin) @ projection.T
     # The weight of noise has no mean.
     matrices = matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape)

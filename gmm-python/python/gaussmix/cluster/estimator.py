@@ -28,13 +28,12 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
     """Make a class the estimator `local` on workers, to which a parameter is the connection: one of these kinds, or None."""
 
     def change(cls: type[_Estimator]) -> type[_Estimator]:
-        own = {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in (connection, "partition_rows", "resident")}
-
         def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
-            vars(self).update({name: params.pop(name, None) for name in own})
-            local.__init__(self, *n_components, **params)
+            ClusterEstimator.__init__(self, *n_components, **params)
 
-        named = [*signature(local.__init__).parameters.values(), *own.values()]
+        theirs, own = signature(local.__init__).parameters, signature(ClusterEstimator.__init__).parameters
+        connected = Parameter(connection, Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+        named = [*theirs.values(), connected, own["partition_rows"], own["resident"]]
         init.__signature__ = Signature(named)  # type: ignore[attr-defined]
         cls.__init__, cls._LOCAL, cls._connection = init, local, connection  # type: ignore[method-assign]
         cls._parameter_constraints = {
@@ -61,6 +60,11 @@ class ClusterEstimator(Fitting):
     _with: Any = staticmethod(lambda gm: None)
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Fitting]]
+
+    def __init__(self, *n_components: Any, partition_rows: int | None = None, resident: bool | None = None, **params: Any) -> None:
+        setattr(self, self._connection, params.pop(self._connection, None))
+        self._LOCAL.__init__(self, *n_components, **params)
+        self.partition_rows, self.resident = partition_rows, resident
 
     def __sklearn_clone__(self) -> ClusterEstimator:
         """Make an unfitted estimator with the same parameters, on the same workers."""

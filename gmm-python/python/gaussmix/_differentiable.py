@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._likelihood import Likelihood
 from ._mixture import mixture_of
-from ._parameters import CHOICES
 from ._start import shape_of
 
 #: What both libraries are told who ask for more.

@@ -16,9 +16,9 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from typing_extensions import Self
 
 from .. import _core
+from .._arrays import Self
 from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters

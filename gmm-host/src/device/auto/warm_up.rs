@@ -125,7 +125,9 @@ fn probe(samples: &Samples<'_>) -> Result<Samples<'static>> {
         View::F64(x) => Samples::with_shared_missing(x.slice_axis(Axis(0), rows).to_shared())?,
     };
     let probe = match samples.noise() {
-        Some(_) => probe.with_noise(Noise::variances(Array2::zeros((n, samples.n_features())).into_shared())?)?,
+        Some(_) => {
+            probe.with_noise(Noise::variances(Array2::<f64>::zeros((n, samples.n_features())).into_shared())?)?
+        }
         None => probe,
     };
     match samples.weights() {

@@ -34,6 +34,10 @@ pub const GROUP: u32 = 8;
 /// A singular T of a pair: its q, and so the score of its sample.
 pub const SINGULAR: f64 = f64::INFINITY;
 
+/// Responsibilities up to this add nothing.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+const NEGLIGIBLE: f64 = 1.0 / (1u128 << 100) as f64;
+
 /// Returns the most features of the instance for D features.
 pub const fn features(d: usize) -> usize {
     if d <= NARROW { d } else { d.next_multiple_of(16) }

@@ -3,7 +3,7 @@
 //! The lanes form a grid of eight rows and four columns. Lane (r, c) holds the entries (r + 8·a, c + 4·b) of T, in the
 //! places (a, b) with b ≤ 2·a + 1; others are wholly above the diagonal. COLUMNS is 2·ROWS.
 use super::super::*;
-use super::{Determinant, NEGLIGIBLE, ROUNDING};
+use super::determinant::{Determinant, ROUNDING};
 use crate::math::{Float, smaller};
 use crate::simt::*;
 

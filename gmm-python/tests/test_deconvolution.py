@@ -452,3 +452,17 @@ def test_likelihood_and_its_gradient():
     assert (wider[0] - wider[1]) / (2 * step) == pytest.approx(np.trace(by_covariances[0]), rel=1e-6)
     with pytest.raises(ValueError, match="knows no noise"):
         likelihood.score_function(weights, means, V)
+
+
+def test_the_floor_of_covariances_is_a_prior():
+    rng = np.random.default_rng(0)
+    n, d, w = 300, 2, 0.7
+    noise = rng.uniform(0.1, 1.0, (n, d))
+    X = rng.normal(size=(n, d)) + 3 * rng.integers(0, 2, (n, 1)) + rng.normal(0, np.sqrt(noise))
+    amp, mean, covar = np.ones(2) / 2, np.array([[0.0, 0.0], [3.0, 3.0]]), np.array([np.eye(d)] * 2)
+    start = {"weights_init": amp.copy(), "means_init": mean.copy(), "precisions_init": covar.copy()}
+    extreme_deconvolution(X, noise, amp, mean, covar, w=w, tol=1e-13, maxiter=10_000)
+    prior = {"mean_precision": 0.0, "degrees_of_freedom": -d, "covariance": w * np.eye(d)}
+    xd = ExtremeDeconvolution(2, prior=prior, tol=1e-14, max_iter=10_000, reg_covar=0, **start).fit(X, noise=noise)
+    np.testing.assert_allclose(xd.covariances_, covar, rtol=1e-5)
+    np.testing.assert_allclose(xd.means_, mean, rtol=1e-5)

@@ -128,6 +128,7 @@ impl Evaluator for LabelledEvaluator<'_> {
             total_weight: neumaier_sum(self.parts.iter().map(|part| part.total_weight())),
             weights: self.weights.as_ref().map(|weights| weights.view()),
             labels: Some(&self.labels),
+            has_noise: self.parts.iter().any(|part| part.data().has_noise),
         }
     }
 

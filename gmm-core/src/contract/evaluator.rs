@@ -45,19 +45,22 @@ pub struct DataFacts<'a> {
     pub weights: Option<ArrayView1<'a, f64>>,
     /// The restriction of the samples to some components, if any.
     pub labels: Option<&'a Labels>,
+    /// Whether the samples are known to be measurements with noise.
+    pub has_noise: bool,
 }
 
 impl DataFacts<'_> {
     /// Returns the facts about samples without weights and labels.
     pub fn new(n_samples: usize, n_features: usize) -> Self {
-        Self { n_samples, n_features, total_weight: n_samples as f64, weights: None, labels: None }
+        Self { n_samples, n_features, total_weight: n_samples as f64, weights: None, labels: None, has_noise: false }
     }
 }
 
 impl<'a> From<&'a Samples<'_>> for DataFacts<'a> {
     fn from(samples: &'a Samples<'_>) -> Self {
         let (total_weight, weights) = (samples.total_weight(), samples.weights());
-        Self { total_weight, weights, ..DataFacts::new(samples.n_samples(), samples.n_features()) }
+        let has_noise = samples.noise().is_some();
+        Self { total_weight, weights, has_noise, ..DataFacts::new(samples.n_samples(), samples.n_features()) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The score function: the derivative of the log-density by the sample.
 use crate::contract::evaluator::{Evaluator, check_features};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::model::covariances::Covariances;
@@ -17,10 +17,17 @@ const BLOCK: usize = 128;
 
 /// Returns ∇ₓ log p(xᵢ) = −Σₖ rᵢₖ Σₖ⁻¹ (xᵢ − μₖ) (N, D), with the evaluator's responsibilities r, summed on the host in
 /// float64. It is 0 for a missing value, and elsewhere the derivative of the observed values' density.
+///
+/// # Errors
+/// [`Error::Unsupported`] for samples with noise; errors of the evaluator.
 pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Result<Array2<f64>> {
     let (n, d) = (evaluator.n_samples(), evaluator.n_features());
     check_features(mixture, d)?;
     mixture.check_no_noise("the score function")?;
+    if evaluator.data().has_noise {
+        let (what, remedy) = ("the score function".into(), "take the samples without their noise");
+        return Err(Error::Unsupported { what, backend: "samples with noise", remedy });
+    }
     memory::check("the score function", &[n, d], size_of::<f64>(), "take fewer rows at a time")?;
     let responsibilities = evaluator.predict_proba(mixture)?;
     let precisions = mixture.precisions();

@@ -27,8 +27,9 @@ pub struct ConjugatePrior {
 }
 
 impl ConjugatePrior {
-    /// Builds a prior from α ≥ 1; κ ≥ 0; m (K, D), or (1, D) for all components; ν > D − 1; and Ψ in the covariance
-    /// type's shape for one component: (1, D, D), (D, D), (1, D) or (1,).
+    /// Builds a prior from α ≥ 1; κ ≥ 0; m (K, D), or (1, D) for all components; ν > −D − 1; and Ψ in the covariance
+    /// type's shape for one component: (1, D, D), (D, D), (1, D) or (1,). It is a distribution if ν > D − 1. With
+    /// ν = −D, κ = 0 and Ψ = w·I it is the floor w of extreme deconvolution (Bovy, Hogg and Roweis 2011).
     ///
     /// # Errors
     /// [`Error::BadParameter`] for a number out of its range or not finite; [`Error::ShapeMismatch`].
@@ -39,8 +40,11 @@ impl ConjugatePrior {
         degrees_of_freedom: f64,
         covariance: Covariances,
     ) -> Result<Self> {
-        check_degrees_of_freedom(degrees_of_freedom, means.ncols())?;
         let samples = degrees_of_freedom + means.ncols() as f64 + 1.0;
+        if !(samples.is_finite() && samples > 0.0) {
+            let remedy = "it must exceed −D − 1";
+            return Err(Error::BadParameter { name: "degrees_of_freedom", value: degrees_of_freedom.to_string(), remedy });
+        }
         Self { weight_concentration, mean_precision, means, samples, covariance }.checked()
     }
 

@@ -147,7 +147,7 @@ fn a_prior_out_of_range_is_refused() {
     let default = MapPrior::default;
     assert!(message(MapPrior { weight_concentration: 0.5, ..default() }).contains("at least 1"));
     assert!(message(MapPrior { mean_precision: -1.0, ..default() }).contains("mean_precision"));
-    assert!(message(MapPrior { degrees_of_freedom: Some(1.0), ..default() }).contains("degrees_of_freedom"));
+    assert!(message(MapPrior { degrees_of_freedom: Some(-20.0), ..default() }).contains("degrees_of_freedom"));
     assert!(message(MapPrior { mean: Some(Array2::zeros((3, 2))), ..default() }).contains("prior's means"));
     assert!("spread=2".parse::<MapPrior>().unwrap_err().to_string().contains("`spread=2`"));
 }

@@ -106,7 +106,7 @@ fn multiply<const L: usize>(from: &[[f64; L]], [matrix, transpose]: [&[f64]; 2],
             let mut sums = [0.0; STRIDE];
             for (from, row) in from.iter().zip(matrix.chunks_exact(stride)) {
                 let row = &row.as_chunks::<STRIDE>().0[b];
-                sums = std::array::from_fn(|l| sums[l] + from[0] * row[l]);
+                sums = each(|l| sums[l] + from[0] * row[l]);
             }
             to.iter_mut().zip(sums).for_each(|(to, sum)| to[0] = sum);
         }
@@ -115,10 +115,20 @@ fn multiply<const L: usize>(from: &[[f64; L]], [matrix, transpose]: [&[f64]; 2],
     for (to, column) in to.iter_mut().zip(transpose.chunks_exact(stride)) {
         let mut sum = [0.0; L];
         for (from, v) in from.iter().zip(column) {
-            sum = std::array::from_fn(|l| sum[l] + from[l] * v);
+            sum = each(|l| sum[l] + from[l] * v);
         }
         *to = sum;
     }
+}
+
+/// Returns f of 0 … L − 1, always inlined, which `array::from_fn` is not.
+#[inline(always)]
+fn each<const L: usize>(f: impl Fn(usize) -> f64) -> [f64; L] {
+    let mut values = [0.0; L];
+    for (l, value) in values.iter_mut().enumerate() {
+        *value = f(l);
+    }
+    values
 }
 
 /// Returns the L numbers of a row within a tile.
@@ -172,9 +182,9 @@ pub(crate) fn forward<const L: usize>(
         let (mut sums, mut small) = ([0.0; L], [0.0; L]);
         for &i in &states {
             let (row, scaled) = (&mut row[i], of::<L>(&mut scaled[i], r));
-            let v: [f64; L] = std::array::from_fn(|l| row[l] * scaled[l]);
-            small = std::array::from_fn(|l| if row[l] > 0.0 && v[l] < watched { 1.0 } else { small[l] });
-            sums = std::array::from_fn(|l| sums[l] + v[l]);
+            let v: [f64; L] = each(|l| row[l] * scaled[l]);
+            small = each(|l| if row[l] > 0.0 && v[l] < watched { 1.0 } else { small[l] });
+            sums = each(|l| sums[l] + v[l]);
             *row = v;
         }
         let mut scales = [1.0; L];
@@ -191,8 +201,8 @@ pub(crate) fn forward<const L: usize>(
         }
         for &i in &states {
             let (row, scaled, alpha) = (&mut row[i], of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
-            *row = std::array::from_fn(|l| row[l] * scales[l]);
-            *scaled = std::array::from_fn(|l| scaled[l] * scales[l]);
+            *row = each(|l| row[l] * scales[l]);
+            *scaled = each(|l| scaled[l] * scales[l]);
             *alpha = *row;
         }
     }
@@ -246,22 +256,21 @@ pub(crate) fn backward<const L: usize>(
         }
         for r in (0..LANES / L).rev() {
             let t = (tile * (LANES / L) + r) as f64;
-            let factors: [f64; L] = std::array::from_fn(|l| if t < lengths[l] { weights[l] } else { 0.0 });
+            let factors: [f64; L] = each(|l| if t < lengths[l] { weights[l] } else { 0.0 });
             for &i in &states {
                 let (scaled, alpha) = (of::<L>(&mut scaled[i], r), of::<L>(&mut alpha[i], r));
-                let beta: [f64; L] =
-                    std::array::from_fn(|l| if t + 1.0 < lengths[l] { beta[i][l] } else { last[i][l] });
-                let v: [f64; L] = std::array::from_fn(|l| scaled[l] * beta[l]);
-                let v: [f64; L] = std::array::from_fn(|l| if v[l] < MOST { v[l] } else { MOST });
-                *alpha = std::array::from_fn(|l| alpha[l] * (beta[l] * factors[l]));
-                *scaled = std::array::from_fn(|l| v[l] * factors[l]);
+                let beta: [f64; L] = each(|l| if t + 1.0 < lengths[l] { beta[i][l] } else { last[i][l] });
+                let v: [f64; L] = each(|l| scaled[l] * beta[l]);
+                let v: [f64; L] = each(|l| if v[l] < MOST { v[l] } else { MOST });
+                *alpha = each(|l| alpha[l] * (beta[l] * factors[l]));
+                *scaled = each(|l| v[l] * factors[l]);
                 weighted[i] = v;
             }
             multiply(&weighted, [&transitions.backward, &transitions.forward], transitions.stride, &mut beta);
         }
         for (before, pairs) in before.iter().zip(pairs.chunks_exact_mut(k)) {
             for &j in &states {
-                add_parts(&mut pairs[j], std::array::from_fn(|l| before[l] * scaled[j][l]));
+                add_parts(&mut pairs[j], each(|l| before[l] * scaled[j][l]));
             }
         }
     }
@@ -271,7 +280,7 @@ pub(crate) fn backward<const L: usize>(
 #[inline(always)]
 pub(crate) fn add_parts(sum: &mut [f64; PARTS], lanes: Lanes) {
     let (parts, _) = lanes.as_chunks::<PARTS>();
-    *sum = std::array::from_fn(|l| sum[l] + ((parts[0][l] + parts[1][l]) + (parts[2][l] + parts[3][l])));
+    *sum = each(|l| sum[l] + ((parts[0][l] + parts[1][l]) + (parts[2][l] + parts[3][l])));
 }
 
 /// Returns a sum that is kept in parts.

@@ -64,6 +64,9 @@ pub(crate) enum Wanted<'a> {
     Sums(ArrayView2<'a, f64>),
 }
 
+/// Parts of the log-likelihoods of sequences, with their numbers, and sums over their rows.
+type OfUnit<'a> = (Vec<(usize, f64)>, Option<Sums<'a>>);
+
 /// Sums over some rows.
 struct Sums<'a> {
     log_likelihood: f64,
@@ -188,7 +191,7 @@ impl<'p> Pass<'p, '_> {
                 }
                 Ok(results)
             });
-            let of_units: Vec<(Vec<(usize, f64)>, Option<Sums<'p>>)> = of_units.collect::<Result<_>>()?;
+            let of_units: Vec<OfUnit<'p>> = of_units.collect::<Result<_>>()?;
             for (of_unit, sums) in of_units {
                 of_unit.into_iter().for_each(|(sequence, score)| scores[sequence] += score);
                 match (&mut total, sums) {
@@ -237,7 +240,7 @@ impl<'p> Pass<'p, '_> {
         numbers: &[usize],
         room: &mut Room,
         posteriors: &[Mutex<&mut [f64]>],
-        (scores, sums): &mut (Vec<(usize, f64)>, Option<Sums<'p>>),
+        (scores, sums): &mut OfUnit<'p>,
     ) -> Result<()> {
         let (k, samples) = (self.chain.n_states(), self.sequences.samples());
         let rows: Vec<Range<usize>> = numbers.iter().map(|s| segments[*s].rows.clone()).collect();

@@ -53,7 +53,7 @@ impl Chunks {
                 }
             }
             chunks.sequences.push(before..chunks.weights.len());
-            chunks.long.extend((*length > rows).then(|| long..chunks.divided.len() / 4));
+            chunks.long.extend((*length > rows).then_some(long..chunks.divided.len() / 4));
             first += length;
         }
         if of_unit > 0 {

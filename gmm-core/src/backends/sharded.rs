@@ -119,7 +119,11 @@ impl Evaluator for ShardedEvaluator<'_> {
     fn data(&self) -> DataFacts<'_> {
         let total_weight = neumaier_sum(self.shards.iter().map(|shard| shard.total_weight()));
         let has_noise = self.shards.iter().any(|shard| shard.data().has_noise);
-        DataFacts { total_weight, has_noise, ..DataFacts::new(self.starts[self.shards.len()], self.shards[0].n_features()) }
+        DataFacts {
+            total_weight,
+            has_noise,
+            ..DataFacts::new(self.starts[self.shards.len()], self.shards[0].n_features())
+        }
     }
 
     /// The devices in the order of the shards, and the distinct kernels.

@@ -43,7 +43,11 @@ impl ConjugatePrior {
         let samples = degrees_of_freedom + means.ncols() as f64 + 1.0;
         if !(samples.is_finite() && samples > 0.0) {
             let remedy = "it must exceed −D − 1";
-            return Err(Error::BadParameter { name: "degrees_of_freedom", value: degrees_of_freedom.to_string(), remedy });
+            return Err(Error::BadParameter {
+                name: "degrees_of_freedom",
+                value: degrees_of_freedom.to_string(),
+                remedy,
+            });
         }
         Self { weight_concentration, mean_precision, means, samples, covariance }.checked()
     }

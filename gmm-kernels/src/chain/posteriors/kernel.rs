@@ -226,9 +226,9 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
 unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
     let Group { number, lane } = Group::new::<C>();
     let exists = number < args.n;
-    // SAFETY: the unit exists.
     let [from, to] = if exists {
         let unit = args.units.wrapping_add(number as usize);
+        // SAFETY: the unit exists.
         unsafe { [load_u32(unit), load_u32(unit.wrapping_add(1))] }
     } else {
         [0, 0]

@@ -1,8 +1,5 @@
 //! E-steps on a GPU that holds the rows.
 use crate::error::{Error, Result};
-use crate::expectations::Expectations;
-use crate::model::HiddenMarkov;
-use crate::sequences::Sequences;
 use gmm_host::{Device, Evaluator, LoadOptions, MarkovChain, MarkovSums, Samples};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,25 +31,12 @@ impl<'a> OnDevice<'a> {
         }
     }
 
-    /// Returns the expectations, or `None` where the CPU must compute them.
-    pub fn expectations(&self, model: &HiddenMarkov, sequences: &Sequences<'_>) -> Result<Option<Expectations>> {
-        if model.n_mix() > 1 {
-            return Ok(None);
-        }
-        let lengths: Vec<usize> = (0..sequences.len()).map(|s| sequences.rows(s).len()).collect();
-        let chain = MarkovChain {
-            emissions: model.emissions(),
-            start: model.startprob(),
-            transitions: model.transmat(),
-            lengths: &lengths,
-            weights: sequences.weights(),
-        };
+    /// See [`Markov::expectations`](gmm_host::Markov::expectations).
+    pub fn expectations(&self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
         let mut evaluator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(markov) = evaluator.markov() else { return Ok(None) };
-        let of_sums = |sums: MarkovSums| {
-            let MarkovSums { start, transitions, statistics, .. } = sums;
-            Expectations { log_likelihood: statistics.log_likelihood(), start, transitions, statistics }
-        };
-        Ok(markov.expectations(&chain)?.map(of_sums))
+        match evaluator.markov() {
+            Some(markov) => Ok(markov.expectations(chain)?),
+            None => Ok(None),
+        }
     }
 }

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::lattice::{PARTS, sum};
 use crate::moments::Moments;
 use crate::sequences::Sequences;
-use gmm_host::{CentredSums, Interrupt, Statistics};
-use ndarray::{Array1, Array2, ArrayView2, s};
+use gmm_host::{CentredSums, Interrupt, MarkovChain, MarkovSums, Mixture, Statistics};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -122,6 +122,25 @@ pub(crate) fn expectations(chain: &Chain<'_>, sequences: &Sequences<'_>, chunk: 
         let statistics = Statistics::from_centred_sums(sums)?;
         return Ok(Expectations { log_likelihood, start, transitions, statistics });
     }
+}
+
+/// Returns the expectations under a model with a component for each state, computed on the device of the sequences;
+/// `None` if there is none, or where the CPU must compute them.
+pub(crate) fn on_device(
+    emissions: &Mixture,
+    start: ArrayView1<'_, f64>,
+    transitions: ArrayView2<'_, f64>,
+    sequences: &Sequences<'_>,
+) -> Result<Option<Expectations>> {
+    let Some(device) = sequences.device() else { return Ok(None) };
+    let lengths: Vec<usize> = (0..sequences.len()).map(|s| sequences.rows(s).len()).collect();
+    let chain = MarkovChain { emissions, start, transitions, lengths: &lengths, weights: sequences.weights() };
+    Ok(device.expectations(&chain)?.map(|MarkovSums { start, transitions, statistics, .. }| Expectations {
+        log_likelihood: statistics.log_likelihood(),
+        start,
+        transitions,
+        statistics,
+    }))
 }
 
 /// Returns log p of each sequence (S,), and p(state | sequence) of each row (N, K) if wanted; zeros for an impossible
@@ -349,7 +368,7 @@ fn units(segments: &[Segment<'_>]) -> (Vec<usize>, Vec<Unit>) {
 mod tests {
     use super::*;
     use crate::model::HiddenMarkov;
-    use gmm_host::{CovarianceModel, Mixture, Samples};
+    use gmm_host::{CovarianceModel, Samples};
 
     /// Chunks of any size have the results of the whole, with transitions of all kinds, for few states (whose chunks
     /// matrices join) and for many.

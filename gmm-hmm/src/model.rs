@@ -2,7 +2,7 @@
 use crate::chunks::Chain;
 use crate::emissions::Emissions;
 use crate::error::{Error, Result};
-use crate::expectations::{Expectations, expectations, scores};
+use crate::expectations::{Expectations, expectations, on_device, scores};
 use crate::lattice::Transitions;
 use crate::sequences::Sequences;
 use crate::viterbi;
@@ -169,10 +169,10 @@ impl HiddenMarkov {
     /// [`Error::ImpossibleSequence`]; [`Error::Host`] for another D.
     pub fn expectations(&self, sequences: &Sequences<'_>) -> Result<Expectations> {
         check_features(self.n_features(), sequences)?;
-        if let Some(device) = sequences.device()
-            && let Some(expectations) = device.expectations(self, sequences)?
+        if self.n_mix() == 1
+            && let Some(found) = on_device(&self.emissions, self.startprob(), self.transmat(), sequences)?
         {
-            return Ok(expectations);
+            return Ok(found);
         }
         expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK)
     }

@@ -17,7 +17,7 @@ use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
 use super::source::Source;
 use crate::device::layout::STRIDE;
-use chain::Chains;
+use chain::memory::Chains;
 use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::contract::evaluator::{
     far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample,

@@ -53,7 +53,9 @@ impl Chunks {
                 }
             }
             chunks.sequences.push(before..chunks.weights.len());
-            chunks.long.extend((*length > rows).then_some(long..chunks.divided.len() / 4));
+            if *length > rows {
+                chunks.long.push(long..chunks.divided.len() / 4);
+            }
             first += length;
         }
         if of_unit > 0 {

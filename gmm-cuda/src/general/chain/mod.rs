@@ -2,15 +2,15 @@
 //! `chain_products` and `chain_posteriors`, and `accumulate` with the posteriors as responsibilities.
 mod chunks;
 mod launches;
+pub(super) mod memory;
 
 use super::layout::GeneralLayout;
 use super::{General, Piece, Ready, Shape, posterior_blocks};
 use crate::device::layout::stride;
-use crate::device::memory::{Numbers, allocate, enlarge, sections, zeroed};
+use crate::device::memory::{Numbers, enlarge, sections, zeroed};
 use crate::device::mismatch;
 use crate::device::place::Element;
 use crate::device::samples::{Chunk, DeviceSamples};
-use crate::device::workspace::Upload;
 use crate::estep::reduce_slices::ReduceSlices;
 use crate::likelihood::{ReduceSets, Totals};
 use chunks::{Chunks, chunk_rows};
@@ -18,33 +18,16 @@ use gmm_core::contract::markov::{MarkovChain, MarkovSums};
 use gmm_core::error::Result;
 use gmm_core::precision::Precision;
 use gmm_core::statistics::{CentredSums, Statistics};
-use gmm_driver::DeviceBuffer;
 use gmm_kernels::chain::{MAX_STATES, capacity, parameters, posteriors};
 use gmm_kernels::entries;
 use gmm_kernels::general::accumulate;
 use launches::{ChainNumbers, Posteriors, Products};
+use memory::Chains;
 use ndarray::{Array1, Array2};
 use std::f64::consts::LN_2;
 
 /// The least probability of a transition that does not underflow together with one of [`gmm_kernels::chain::LEAST`].
 const POSSIBLE: f64 = 1e-150;
-
-/// The memory of the chain's kernels.
-#[derive(Debug)]
-pub(super) struct Chains {
-    /// The parameters, and the weights of chunks.
-    numbers: Upload<f64>,
-    /// The chunks, the divided ones, and the units.
-    chunks: Upload<u32>,
-    ends: Upload<f64>,
-    matrices: DeviceBuffer<f64>,
-    powers: DeviceBuffer<f64>,
-    alpha: DeviceBuffer<f64>,
-    scales: DeviceBuffer<u32>,
-    log2: DeviceBuffer<f64>,
-    sums: DeviceBuffer<f64>,
-    totals: DeviceBuffer<f64>,
-}
 
 /// The sums over all rows besides the moments.
 struct Found {
@@ -55,52 +38,6 @@ struct Found {
 }
 
 impl Chains {
-    fn new() -> Result<Self> {
-        Ok(Self {
-            numbers: Upload::new()?,
-            chunks: Upload::new()?,
-            ends: Upload::new()?,
-            matrices: allocate(1)?,
-            powers: allocate(1)?,
-            alpha: allocate(1)?,
-            scales: allocate(1)?,
-            log2: allocate(1)?,
-            sums: allocate(1)?,
-            totals: allocate(1)?,
-        })
-    }
-
-    /// Makes room for the chain, and writes its parameters. `offsets`: log₂ of the factors of the densities (K,).
-    fn prepare(&mut self, chain: &MarkovChain<'_>, chunks: &Chunks, offsets: &[f64]) -> Result<()> {
-        let (k, n) = (offsets.len(), chain.lengths.iter().sum::<usize>());
-        let c = capacity(k);
-        let divided = chunks.n_divided();
-        let [of_chain, weights] = sections([parameters(c), chunks.weights.len()]);
-        self.numbers.fill(weights.end, |to| {
-            to[of_chain.clone()].fill(0.0);
-            to[..k].copy_from_slice(offsets);
-            to[c..].iter_mut().zip(chain.start).for_each(|(to, v)| *to = *v);
-            for ((i, j), v) in chain.transitions.indexed_iter() {
-                to[2 * c + i * c + j] = *v;
-                to[2 * c + c * c + j * c + i] = *v;
-            }
-            to[weights].copy_from_slice(&chunks.weights);
-        })?;
-        let [all, of_divided, units] = sections([chunks.all.len(), chunks.divided.len(), chunks.units.len()]);
-        self.chunks.fill(units.end, |to| {
-            to[all].copy_from_slice(&chunks.all);
-            to[of_divided].copy_from_slice(&chunks.divided);
-            to[units].copy_from_slice(&chunks.units);
-        })?;
-        enlarge(&mut self.matrices, divided * c * c)?;
-        enlarge(&mut self.powers, divided * c)?;
-        enlarge(&mut self.alpha, n * c)?;
-        enlarge(&mut self.scales, n)?;
-        enlarge(&mut self.log2, chunks.weights.len())?;
-        enlarge(&mut self.sums, (chunks.units.len() - 1) * posteriors::sums(c))?;
-        enlarge(&mut self.totals, posteriors::sums(c))
-    }
-
     /// Replaces the exponents by the posteriors. Returns `None` if a probability was lost.
     fn run<T: Element>(
         &mut self,

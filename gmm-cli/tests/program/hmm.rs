@@ -120,6 +120,6 @@ fn fits_go_on_from_checkpoints_and_parts_are_held_out() {
     other.stderr(predicate::str::contains("is not a checkpoint of a fit of 3 states"));
     let range = fit(&["-k", "2:3", "--checkpoint", "d.json"]).failure();
     range.stderr(predicate::str::contains("give one with -k"));
-    let held_out = fit(&["-k", "1:3", "--folds", "3", "--n-init", "2"]).success();
+    let held_out = fit(&["-k", "1:2", "--folds", "3", "--n-init", "2"]).success();
     held_out.stdout(predicate::str::contains("held out").and(predicate::str::contains("a model of 2 states")));
 }

@@ -219,7 +219,7 @@ fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
         ("fit x.npy -k 3 --prior strong", 2, "strong"),
         ("fit x.npy -k 3 --prior mean_precision=much", 2, "much"),
         ("fit x.npy -k 3 --prior default --variational", 2, "--variational"),
-        ("fit x.npy -k 3 --prior degrees_of_freedom=1", 1, "degrees_of_freedom"),
+        ("fit x.npy -k 3 --prior degrees_of_freedom=-3", 1, "degrees_of_freedom"),
         ("fit x.npy -k 3 --prior mean_precision=-1", 2, "mean_precision"),
         ("adapt m.json x.npy", 1, "[2, 3]"),
         ("adapt m.json x.npy --relevance 0", 1, "relevance is 0"),

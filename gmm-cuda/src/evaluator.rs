@@ -57,6 +57,11 @@ impl<'a> CudaEvaluator<'a> {
     /// that have projections, missing values or more than 64 features, or do not all fit into the device's memory; for
     /// a memory limit too small for any chunk; and, in evaluations under full or tied covariances, if samples with
     /// missing values do not fit; [`Error::Cuda`] for a failure of the driver.
+    ///
+    /// [`Error::NoCudaDevice`]: gmm_core::error::Error::NoCudaDevice
+    /// [`Error::Kernel`]: gmm_core::error::Error::Kernel
+    /// [`Error::Unsupported`]: gmm_core::error::Error::Unsupported
+    /// [`Error::Cuda`]: gmm_core::error::Error::Cuda
     pub fn new(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         let engine: Box<dyn Engine + 'a> = match (samples.noise().cloned(), samples.missing()) {

@@ -399,8 +399,6 @@ def test_bad_input():
         ExtremeDeconvolution().fit(X[:2], noise=np.eye(2))
     with pytest.raises(ValueError, match="projection"):
         ExtremeDeconvolution().fit(X, noise=np.ones((5, 2)), projection=np.zeros((4, 2, 2)))
-    with pytest.raises(ValueError, match="GPU"):
-        ExtremeDeconvolution(device="cuda").fit(X, noise=np.ones((5, 2)))
 
 
 def test_program(tmp_path):

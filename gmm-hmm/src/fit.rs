@@ -46,9 +46,24 @@ impl Options {
     /// has a usable covariance.
     pub fn step(&self, model: &HiddenMarkov, sequences: &Sequences<'_>) -> Result<(HiddenMarkov, f64)> {
         let expectations = model.expectations(sequences)?;
+        Ok((self.m_step(model, &expectations)?, expectations.log_likelihood))
+    }
+
+    /// Returns the model of the M-step from the sums of an E-step under `model`, perhaps of sequences elsewhere.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step); [`Error::Shape`] for sums of another model.
+    pub fn m_step(&self, model: &HiddenMarkov, expectations: &Expectations) -> Result<HiddenMarkov> {
+        let Expectations { start, transitions, statistics, .. } = expectations;
+        let (k, means) = (model.n_states(), model.emissions().means().dim());
+        let form = model.emissions().covariance_type();
+        let fits = statistics.means().dim() == means && statistics.covariance_type() == form;
+        if start.len() != k || transitions.dim() != (k, k) || !fits {
+            let got = vec![start.len(), statistics.means().nrows(), statistics.means().ncols()];
+            return Err(Error::Shape { what: "the sums of an E-step", expected: vec![k, means.0, means.1], got });
+        }
         let none = Priors::none(model);
-        let priors = self.priors.as_ref().unwrap_or(&none);
-        Ok((m_step(model, &expectations, priors, self.frozen, self.reg_covar)?, expectations.log_likelihood))
+        m_step(model, expectations, self.priors.as_ref().unwrap_or(&none), self.frozen, self.reg_covar)
     }
 
     /// Fits a model, from one to start with.
@@ -116,9 +131,7 @@ impl Options {
             average.merge(&before.clone().scaled(1.0 - eta))?;
         }
         let rows = stream.rows + rows;
-        let none = Priors::none(model);
-        let (priors, all) = (self.priors.as_ref().unwrap_or(&none), average.clone().scaled(rows));
-        let model = m_step(model, &all, priors, self.frozen, self.reg_covar)?;
+        let model = self.m_step(model, &average.clone().scaled(rows))?;
         *stream = Stream { average: Some(average), steps: stream.steps + 1, rows, decay: stream.decay };
         Ok((model, log_likelihood))
     }

@@ -1,6 +1,7 @@
 //! Hidden Markov models.
 use crate::arrays::{self, Matrix, numbers};
 use crate::errors::{exception, file_exception, hmm_exception};
+use crate::statistics::Statistics;
 use crate::threads::interruptible;
 use gaussmix::data::{Element, Samples, View};
 use gaussmix::device::Device;
@@ -8,7 +9,7 @@ use gaussmix::hmm::{self, Frozen, Hyperparameters, Options, Priors};
 use gaussmix::io::{HiddenMarkovFile, Output};
 use gaussmix::model::Covariances;
 use ndarray::ArrayView2;
-use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -238,18 +239,33 @@ impl HiddenMarkov {
         Ok(sequences.compute(py, |sequences| self.0.score_paths(sequences, &states))?.into_pyarray(py))
     }
 
-    /// Computes an iteration of a fit of `params`, and returns the new model and the log-likelihood of this one.
-    fn step(
+    /// Returns the expected numbers of starts and of transitions, and the statistics of the emissions.
+    fn e_step<'py>(
+        &self,
+        py: Python<'py>,
+        sequences: &Sequences,
+    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Statistics)> {
+        let sums = sequences.compute(py, |sequences| self.0.expectations(sequences))?;
+        Ok((sums.start.into_pyarray(py), sums.transitions.into_pyarray(py), Statistics(sums.statistics)))
+    }
+
+    /// Returns the model of an M-step of `params` from the sums of E-steps under this one.
+    fn m_step(
         &self,
         py: Python<'_>,
-        sequences: &Sequences,
+        sums: (PyReadonlyArray1<'_, f64>, PyReadonlyArray2<'_, f64>, PyRef<'_, Statistics>),
         params: &str,
         priors: PriorNumbers,
-        reg_covar: f64,
-    ) -> PyResult<(Self, f64)> {
-        let options = priors.options(py, &self.0, params, reg_covar)?;
-        let (model, log_likelihood) = sequences.compute(py, |sequences| options.step(&self.0, sequences))?;
-        Ok((Self(model), log_likelihood))
+    ) -> PyResult<Self> {
+        let options = priors.options(py, &self.0, params, 0.0)?;
+        let (start, transitions, statistics) = sums;
+        let sums = hmm::Expectations {
+            log_likelihood: statistics.0.log_likelihood(),
+            start: start.as_array().to_owned(),
+            transitions: transitions.as_array().to_owned(),
+            statistics: statistics.0.clone(),
+        };
+        options.m_step(&self.0, &sums).map(Self).map_err(hmm_exception)
     }
 
     /// Learns from sequences as from those of `stream`. Returns the new model, the stream with them, and their

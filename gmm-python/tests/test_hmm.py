@@ -324,6 +324,29 @@ def test_the_classes_stand_in_the_place_of_hmmlearns(monkeypatch):
     assert homes["hmm"].GMMHMM is theirs["GMMHMM"] and program.GaussianHMM is theirs["GaussianHMM"]
 
 
+@pytest.mark.parametrize("kind", ["GaussianHMM", "GMMHMM"])
+def test_sums_of_processes_make_the_iteration_of_all(kind):
+    def start():
+        some = hmm.GaussianHMM(3, "full", random_state=0, n_iter=1) if kind == "GaussianHMM" else hmm.GMMHMM(2, 2, random_state=0, n_iter=1)
+        return some.fit(X, [100, 50])
+
+    whole = start()
+    sums = whole.e_step(X, [100, 50], [2.0, 1.0])
+    assert sums.statistics.log_likelihood == pytest.approx(2 * whole.score(X[:100]) + whole.score(X[100:]), rel=1e-12)
+    parts = [whole.e_step(X[:100]), pickle.loads(pickle.dumps(whole.e_step(X[100:]))), whole.e_step(X[:100])]
+    there = start().m_step(parts[0] + parts[1] + parts[2])
+    whole.m_step(sums)
+    for name in ("startprob_", "transmat_", "means_", "covars_"):
+        np.testing.assert_allclose(getattr(there, name), getattr(whole, name), rtol=1e-10, atol=1e-12)
+    # An iteration of a fit is the two steps.
+    some = start().m_step(start().e_step(X, [100, 50]))
+    two = (hmm.GaussianHMM(3, "full", random_state=0, n_iter=2) if kind == "GaussianHMM" else hmm.GMMHMM(2, 2, random_state=0, n_iter=2)).fit(X, [100, 50])
+    np.testing.assert_array_equal(some.means_, two.means_)
+    other = hmm.GaussianHMM(4, n_iter=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="sums of an E-step"):
+        other.m_step(sums)
+
+
 def test_random_models_are_hmmlearns():
     theirs = pytest.importorskip("hmmlearn.hmm")
     rng = np.random.default_rng(0)

@@ -4,8 +4,18 @@
 `gaussmix.patch_hmmlearn` puts them in the place of hmmlearn's. docs/hmm.md names the differences.
 """
 
-from ._base import ConvergenceMonitor
+from ._base import ConvergenceMonitor, Expectations
 from ._likelihood import Likelihood
 from ._models import GMMHMM, BayesianGaussianHMM, GaussianHMM, VariationalGaussianHMM, load, select
 
-__all__ = ["GMMHMM", "BayesianGaussianHMM", "ConvergenceMonitor", "GaussianHMM", "Likelihood", "VariationalGaussianHMM", "load", "select"]
+__all__ = [
+    "GMMHMM",
+    "BayesianGaussianHMM",
+    "ConvergenceMonitor",
+    "Expectations",
+    "GaussianHMM",
+    "Likelihood",
+    "VariationalGaussianHMM",
+    "load",
+    "select",
+]

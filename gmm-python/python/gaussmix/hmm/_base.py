@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,6 +81,24 @@ class ConvergenceMonitor:
     def converged(self) -> bool:
         """Whether the fit ends: after n_iter iterations, or at a gain below tol."""
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
+
+
+@documented
+class Expectations(NamedTuple):
+    """The sums of an E-step, which add up over sequences by ``+``, also from one computer to another.
+    Parameters:
+    start : ndarray of shape (n_components,) -- The expected number of sequences that start in each state.
+    transitions : ndarray of shape (n_components, n_components) -- The expected numbers of transitions.
+    statistics : Statistics -- Of the components of all states, with the total log-likelihood.
+    """
+
+    start: Array
+    transitions: Array
+    statistics: _core.Statistics
+
+    def __add__(self, other: Any) -> Expectations:
+        """Return the sums over both."""
+        return Expectations(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def _learns(model: Any) -> bool:
@@ -160,9 +178,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _step(self, sequences: _core.Sequences) -> float:
         """Make an iteration; return the log-likelihood before it."""
-        engine, log_prob = self._engine().step(sequences, self.params, self._priors(), 0.0)
-        self._set(engine)
-        return log_prob
+        engine = self._engine()
+        sums = engine.e_step(sequences)
+        self._set(engine.m_step(sums, self.params, self._priors()))
+        return sums[2].log_likelihood
 
     def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None, device: str = "cpu") -> _core.Sequences:
         return sequences_of(X, lengths, weights, self.missing, device)
@@ -372,6 +391,25 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         if self._engine().model != engine.model:
             raise ValueError(f"{checkpoint} has the covariance_type {engine.model!r}; give it, or name another file")
         return history
+
+    @available_if(_learns)  # type: ignore[untyped-decorator]
+    def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
+        """Compute the sums of an E-step.
+        Parameters:
+        X, lengths
+        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Returns: sums : Expectations -- The sums over the sequences.
+        """
+        return Expectations(*self._fitted().e_step(self._sequences(X, lengths, sequence_weight, self.device)))
+
+    @available_if(_learns)  # type: ignore[untyped-decorator]
+    def m_step(self, sums: Expectations) -> Self:
+        """Take the parameters of the M-step from the sums of E-steps of this model, perhaps in several processes.
+        Parameters: sums : Expectations -- The sums over all sequences.
+        Returns: self : object -- The estimator.
+        """
+        self._set(self._fitted().m_step(sums, self.params, self._priors()))
+        return self
 
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:

@@ -240,6 +240,7 @@ impl HiddenMarkov {
     }
 
     /// Returns the expected numbers of starts and of transitions, and the statistics of the emissions.
+    #[allow(clippy::type_complexity)] // A tuple in Python.
     fn e_step<'py>(
         &self,
         py: Python<'py>,

@@ -326,6 +326,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Returns whether a component is to blame: its covariance is not positive definite, or it has no samples.
+    pub fn is_of_component(&self) -> bool {
+        matches!(self, Self::NotPositiveDefinite { .. } | Self::BadComponent { .. } | Self::EmptyComponent { .. })
+    }
+}
+
 /// The remedy for NaN in data.
 const MISSING: &str = "; if NaN stands for a missing value, say so: --missing (Samples::with_missing, missing=True)";
 

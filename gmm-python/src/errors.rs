@@ -37,9 +37,7 @@ pub fn exception(error: Error) -> PyErr {
     match error {
         Error::OutOfRange { .. } | Error::NonFiniteStatistic { .. } => OutOfRangeError::new_err(text),
         Error::NonFiniteSample { .. } => NonFiniteError::new_err(text),
-        Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. } => {
-            IllDefinedError::new_err(text)
-        }
+        error if error.is_of_component() => IllDefinedError::new_err(text),
         Error::TooFewSamples { .. } | Error::TooFewWeightedSamples { .. } => TooFewSamplesError::new_err(text),
         Error::Memory { .. } => PyMemoryError::new_err(text),
         Error::NoCudaDevice { .. } | Error::Cuda { .. } | Error::Threads { .. } => PyRuntimeError::new_err(text),

@@ -307,9 +307,7 @@ fn try_all<M: Method, C: Ranked>(
                 too_few = Some(too_few.take().filter(|(least, _)| *least <= k).unwrap_or((k, error)));
                 continue;
             }
-            Err(
-                error @ (Error::NotPositiveDefinite { .. } | Error::BadComponent { .. } | Error::EmptyComponent { .. }),
-            ) => {
+            Err(error) if error.is_of_component() => {
                 let (covariance_type, reason) = (model.options.covariance_type, error.to_string());
                 search.failed.push(Failed { covariance_type, n_components: k, reason });
                 failure.get_or_insert(error);

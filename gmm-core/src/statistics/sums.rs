@@ -271,23 +271,21 @@ fn move_shared_to_means(counts: &Array1<f64>, first: &mut Array2<f64>, mut secon
             numbers.try_for_each(|v| check_finite("the second moment", 0, &[v]))?;
         }
     }
-    for ((c, mut first), &count) in first.outer_iter_mut().enumerate().zip(counts) {
+    for (mut first, &count) in first.outer_iter_mut().zip(counts) {
         divide(numbers(&mut first), count);
-        if count > 0.0 {
-            second.add_outer(c, -count, numbers(&mut first));
-        }
     }
-    match second {
-        Covariances::Tied(v) => {
-            let (mut v, d) = (row_by_row(v), first.ncols());
-            tidy_matrix(v.as_slice_mut().unwrap_or_default(), d);
-            Ok(Covariances::Tied(v))
-        }
-        mut second => {
-            second.map_inplace(clamp);
-            Ok(second)
-        }
+    if let Covariances::Tied(v) = second {
+        let (mut v, d) = (row_by_row(v), first.ncols());
+        let weighted = &*first * &counts.view().insert_axis(Axis(1));
+        v -= &product(weighted.t(), first.view());
+        tidy_matrix(v.as_slice_mut().unwrap_or_default(), d);
+        return Ok(Covariances::Tied(v));
     }
+    for ((c, mut first), &count) in first.outer_iter_mut().enumerate().zip(counts) {
+        second.add_outer(c, -count, numbers(&mut first));
+    }
+    second.map_inplace(clamp);
+    Ok(second)
 }
 
 /// Clamps the diagonal of a matrix of D rows at zero, and mirrors its lower triangle.

@@ -123,15 +123,7 @@ impl TensorCoresLayout {
     pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
         let (k, d) = mixture.means().dim();
         let mut coefficients = numbers_in(memory, k * 2 * d);
-        let rows = coefficients.par_chunks_exact_mut(2 * d).enumerate();
-        let terms = map_rows(rows, at_once(d * d / 4), |(c, row)| {
-            let alive = mixture.weights()[c] > 0.0;
-            let term = if alive { LinearTerm::new(mixture, frame, c, row) } else { None };
-            if term.is_none() {
-                row.fill(0.0);
-            }
-            term
-        });
+        let terms = LinearTerm::of_each(mixture, frame, &mut coefficients);
         let largest = |of: fn(&LinearTerm) -> f64| terms.iter().flatten().map(of).fold(f64::NEG_INFINITY, larger);
         let mut offset = largest(|term| term.constant);
         // Exponents of diagonal covariances are not above zero, and `fused_mma` takes out the maximum of up to a tile

@@ -13,18 +13,18 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time for timing the variants of a task.
-const BUDGET: Duration = Duration::from_secs(2);
+/// The time for timing the variants of a task, the likely best first.
+const BUDGET: Duration = Duration::from_millis(100);
 /// A variant slower than the best so far by this factor is measured only once.
 const HOPELESS: f64 = 3.0;
 /// A later variant must take less than this share of the best time so far, since a smaller difference may be noise.
 const BETTER: f64 = 0.98;
 /// The approximate time of a measurement, by several launches if one is shorter.
-const MEASUREMENT: f64 = 1e-3;
+const MEASUREMENT: f64 = 3e-4;
 /// The fused multiply-adds of a launch long enough to judge a kernel bound by them.
-const ENOUGH_WORK: usize = 20_000_000_000;
+const ENOUGH_WORK: usize = 4_000_000_000;
 /// The samples that fill any device with work.
-const ENOUGH_SAMPLES: usize = 1 << 19;
+const ENOUGH_SAMPLES: usize = 1 << 17;
 
 /// The evaluation by which variants are timed.
 pub trait Trial {
@@ -35,11 +35,15 @@ pub trait Trial {
     fn seconds(&mut self, repeats: u32) -> Result<f64>;
 }
 
-/// Returns the median of a few measurements, or one measurement if the variant is slow or hopeless.
+/// Returns the median of a few measurements, or one measurement if a launch is long enough or the variant hopeless: the
+/// first if it takes ten times as long, because its preparations are then too short to matter.
 fn measure(trial: &mut dyn Trial, best: f64) -> Result<f64> {
-    trial.seconds(1)?;
+    let first = trial.seconds(1)?;
+    if first > 10.0 * MEASUREMENT {
+        return Ok(first);
+    }
     let once = trial.seconds(1)?;
-    if once > HOPELESS * best || once > 20.0 * MEASUREMENT {
+    if once > HOPELESS * best || once > MEASUREMENT {
         return Ok(once);
     }
     let repeats = (MEASUREMENT / once.max(1e-6)).clamp(1.0, 50.0) as u32;
@@ -81,7 +85,8 @@ impl Chooser<'_> {
 
 fn fastest(task: &Task, variants: Vec<Variant>, trial: &mut dyn Trial) -> Result<Variant> {
     // A part of the samples is enough to compare kernels bound by arithmetic.
-    let enough = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / (task.k * task.d)));
+    let of_sample = task.k * task.d * if task.full() { task.d.div_ceil(2) } else { 1 };
+    let enough = task.n.min(ENOUGH_SAMPLES.max(ENOUGH_WORK / of_sample));
     let began = Instant::now();
     let mut compiling = Duration::ZERO;
     let mut best: Option<(f64, Variant)> = None;

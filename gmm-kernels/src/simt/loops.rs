@@ -69,7 +69,7 @@ macro_rules! written_out {
     (@rounds $i:ident $start:tt $end:tt $body:block $($round:literal)+) => {
         const { assert!($end <= 16) };
         $(
-            #[allow(non_upper_case_globals, unused_assignments, clippy::all)]
+            #[allow(non_upper_case_globals, unconditional_panic, unused_assignments, clippy::all)]
             {
                 if const { $start < $round + 1 && $round < $end } {
                     const $i: usize = $round;

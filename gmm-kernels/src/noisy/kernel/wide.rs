@@ -179,7 +179,7 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
                     counted!(for a in first..ROWS {
                         factors[a] = -inverse * stage.get(self.row + LANES.0 * a);
                     });
-                    counted!(for b in 2 * first..COLUMNS {
+                    written_out!(for b in (if ALL { 0 } else { 2 * rows })..COLUMNS {
                         let column = stage.get(self.column + LANES.1 * b);
                         counted!(for a in b / 2..ROWS {
                             pair.t[a][b] = fma64(factors[a], column, pair.t[a][b]);

@@ -1,12 +1,14 @@
 //! Checks of the feature `rust-cuda` that need no rust-cuda compiler.
+mod source;
+
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::ptx::{cargo, run};
 
-/// Type-checks and lints the kernels against `cuda_std`, whose functions also have bodies for the host, and the test
+/// Refuses from the kernels' source what would be slow, then type-checks and lints the kernels against `cuda_std`, whose functions also have bodies for the host, and the test
 /// and the benchmark of `pair` against `cust`, whose build script requires a folder of CUDA's libraries, but no file in
 /// it. Then builds a package with the build script, its dependencies and the code that embeds its archive, with a
 /// stand-in for `cuda_builder`: without the feature and then with it, as a user may.
@@ -17,7 +19,21 @@ use crate::ptx::{cargo, run};
 /// `cuda_builder` itself cannot be compiled here: the release on crates.io needs a compiler of 2021, and the pinned
 /// revision needs a nightly.
 pub fn check(root: &Path) -> Result<()> {
-    run(cargo(root).args(["clippy", "--quiet", "--package=gmm-kernels", "--features=rust-cuda", "--", "-Dwarnings"]))?;
+    let problems = source::problems_of(&root.join("gmm-kernels/src"))?;
+    if !problems.is_empty() {
+        bail!(
+            "rust-cuda's compiler would keep registers in local memory (docs/rust-cuda.md):\n  {}",
+            problems.join("\n  ")
+        );
+    }
+    run(cargo(root).args([
+        "clippy",
+        "--quiet",
+        "--package=gmm-kernels",
+        "--features=rust-cuda,emulator",
+        "--",
+        "-Dwarnings",
+    ]))?;
 
     let cuda = root.join("target/xtask/cuda");
     let libraries = cuda.join("lib64");

@@ -90,8 +90,7 @@ impl SequenceOptions {
     fn load(self, model: Option<Vec<String>>) -> anyhow::Result<Loaded> {
         let Self { table, by, missing, memory } = self;
         let selection = ColumnSelection { by: by.clone(), ..table.selection(model, None) };
-        let options =
-            DataOptions { table, device: Device::Cpu, kernel: None, float64: false, missing, noise: None, memory };
+        let options = DataOptions::on_host(table, missing, memory);
         let mut input = Input::open(&options, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         let n = source.samples.n_samples();

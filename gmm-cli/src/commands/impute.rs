@@ -48,7 +48,7 @@ impl Impute {
         refuse_overlap([Some(&self.output)], self.table.inputs().chain([Some(&self.model)]))?;
         let output = TableOutput::create(&self.output)?;
         let model = Model::read(&self.model)?;
-        let options = DataOptions::of_missing(self.table.clone(), self.memory);
+        let options = DataOptions::on_host(self.table.clone(), true, self.memory);
         let mut input = Input::open(&options, None, &self.table.selection(model.summary.feature_names.clone(), None))?;
         let source = Source::new(&mut input, false)?;
         match source.dtype() {

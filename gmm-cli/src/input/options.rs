@@ -141,9 +141,9 @@ pub struct DataOptions {
 }
 
 impl DataOptions {
-    /// Returns the options of data with missing values that is not brought to a device.
-    pub fn of_missing(table: TableOptions, memory: Option<u64>) -> Self {
-        Self { table, device: Device::Cpu, kernel: None, float64: false, missing: true, noise: None, memory }
+    /// Returns the options of data that is not brought to a device.
+    pub fn on_host(table: TableOptions, missing: bool, memory: Option<u64>) -> Self {
+        Self { table, device: Device::Cpu, kernel: None, float64: false, missing, noise: None, memory }
     }
 
     pub fn load_options(&self) -> LoadOptions {

@@ -3,6 +3,7 @@
 mod chain;
 pub(super) mod launches;
 pub(crate) mod layout;
+pub(super) mod results;
 
 use super::device::gpu::{Gpu, Limits};
 use super::device::kernel::Kernel;
@@ -30,9 +31,10 @@ use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
 use gmm_kernels::general::density::{self, DensityArgs};
-use launches::{Accumulate, BLOCK, Density, Posterior};
+use launches::{Accumulate, BLOCK, Density};
 use layout::GeneralLayout;
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
+use results::{Goal, Piece, Results, Shape};
 use std::f64::consts::LN_2;
 
 /// The most qₖ, and features' values, of a piece, so that both fit into the L2 cache, unless the device would idle.
@@ -102,18 +104,6 @@ fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kerne
     }
 }
 
-/// The results of a pass over the samples besides their total.
-enum Goal<'a> {
-    Total,
-    /// log₂ of each sample's likelihood, less the mixture's offset.
-    Scores(&'a mut Vec<f64>),
-    Labels(&'a mut Vec<usize>),
-    /// (N, K)
-    Responsibilities(&'a mut Array2<f64>),
-    /// The sums of `accumulate` over all samples.
-    Sums(&'a mut Vec<f64>),
-}
-
 struct Ready<'a, T> {
     gpu: &'static Gpu,
     mixture: &'a Mixture,
@@ -138,22 +128,11 @@ pub struct General<T: Plain> {
     parameters: Upload<T>,
     /// qₖ, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<T>,
-    /// A total for each block of `posterior`.
-    totals: DeviceBuffer<f64>,
+    results: Results,
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
-    /// The results for each sample of a piece.
-    scores: DeviceBuffer<f64>,
-    labels: DeviceBuffer<u32>,
     chains: Option<Chains>,
-}
-
-#[derive(Clone, Copy)]
-struct Shape {
-    piece: usize,
-    posterior_blocks: u32,
-    slices: usize,
 }
 
 impl<T: Element> General<T> {
@@ -161,11 +140,9 @@ impl<T: Element> General<T> {
         Ok(Self {
             parameters: Upload::new()?,
             q: allocate(1)?,
-            totals: allocate(1)?,
+            results: Results::new()?,
             partials: allocate(1)?,
             sums: allocate(1)?,
-            scores: allocate(1)?,
-            labels: allocate(1)?,
             chains: None,
         })
     }
@@ -276,7 +253,6 @@ impl<T: Element> General<T> {
             },
             |running| running.wait().map(|_| ()),
         )?;
-        let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
         let pass = data.pass(0);
         let stream = &pass.stream;
         if let Goal::Sums(values) = goal {
@@ -284,15 +260,12 @@ impl<T: Element> General<T> {
             let count = accumulate::values(k, d, full);
             let totals = Totals::Device(Numbers::of(&this.sums));
             let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
+            let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
             stream.launch(reduce, launch.grid(count), launch)?.wait()?;
             values.resize(count, 0.0);
             stream.read(&this.sums, values)?;
         }
-        let slots = &pass.workspace.totals;
-        slots.clear(1);
-        let partials = Numbers::of(&this.totals);
-        let launch = ReduceSets { partials, count: shape.posterior_blocks as usize, totals: Totals::Slots(slots, 1) };
-        let total = stream.launch(reduce, launch.grid(1), launch)?.numbers(slots, 1)?[0];
+        let total = this.results.total(ready.gpu, stream, &pass.workspace.totals, shape)?;
         // −∞ if a sample is infinitely far from every component.
         if total != f64::NEG_INFINITY {
             finite(vec![total])?;
@@ -306,25 +279,21 @@ impl<T: Element> General<T> {
         let multiprocessors = data.gpu().limits.multiprocessors;
         let chunk = data.chunk_size();
         let piece = piece(&ready.layout, multiprocessors as usize).min(chunk.next_multiple_of(STRIDE));
-        let blocks = posterior_blocks(piece, k, multiprocessors);
+        let posterior_blocks = posterior_blocks(piece, k, multiprocessors);
         let slices = launches::accumulate_slices::<T>(&ready.layout, &data.gpu().limits, piece.div_ceil(MIN_SLICE));
-        enlarge(&mut self.totals, blocks as usize)?;
-        match goal {
-            Goal::Sums(_) => {
-                let values = accumulate::values(k, d, full);
-                enlarge(&mut self.partials, values * slices)?;
-                enlarge(&mut self.sums, values)?;
-            }
-            Goal::Scores(_) => enlarge(&mut self.scores, piece)?,
-            Goal::Labels(_) => enlarge(&mut self.labels, piece)?,
-            Goal::Total | Goal::Responsibilities(_) => {}
+        let shape = Shape { piece, posterior_blocks, slices };
+        self.results.prepare(shape, goal)?;
+        if let Goal::Sums(_) = goal {
+            let values = accumulate::values(k, d, full);
+            enlarge(&mut self.partials, values * slices)?;
+            enlarge(&mut self.sums, values)?;
         }
         if self.q.len() < k * piece {
             // The kernels read numbers behind the last sample, and do not use them.
             self.q = zeroed(k * piece)?;
         }
         self.write(data, ready)?;
-        Ok(Shape { piece, posterior_blocks: blocks, slices })
+        Ok(shape)
     }
 
     /// Sends the parameters to the device.
@@ -349,7 +318,7 @@ impl<T: Element> General<T> {
             let columns = all.part(first, shape.piece.min(all.n() - first))?;
             let piece = Piece { gpu: ready.gpu, stream, columns, layout: ready.layout, shape, done: done + first };
             running = running.followed_by(self.density(piece)?);
-            running = running.followed_by(self.posterior(piece, goal)?);
+            running = running.followed_by(self.results.posterior(piece, self.parameters.device(), &self.q, goal)?);
             if let Goal::Sums(_) = goal {
                 running = running.followed_by(self.accumulate(piece)?);
             }
@@ -362,50 +331,6 @@ impl<T: Element> General<T> {
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
         Ok(stream.launch(density_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
-    }
-
-    fn posterior<'a>(&'a self, piece: Piece<'a, T>, goal: &mut Goal<'_>) -> Result<Running<'a, ()>> {
-        let Piece { gpu, stream, columns, layout, shape, done } = piece;
-        let (n, stride) = (columns.n(), shape.piece);
-        let launch = Posterior {
-            columns,
-            layout,
-            parameters: self.parameters.device(),
-            of_quads: None,
-            q: Numbers::of(&self.q),
-            stride,
-            // A sample's result does not depend on its weight.
-            weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
-            responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
-            add: done > 0,
-            scores: matches!(goal, Goal::Scores(_)).then(|| Numbers::of(&self.scores)),
-            labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&self.labels)),
-            totals: Numbers::of(&self.totals),
-        };
-        let kernel = gpu.kernel(&entries::posterior(), None)?;
-        let running = stream.launch(kernel, launch.grid(shape.posterior_blocks), launch)?.borrowed();
-        match goal {
-            Goal::Scores(all) => {
-                let start = all.len();
-                all.resize(start + n, 0.0);
-                stream.read(&self.scores, &mut all[start..])?;
-            }
-            Goal::Labels(all) => {
-                let mut some = vec![0u32; n];
-                stream.read(&self.labels, &mut some)?;
-                all.extend(some.iter().map(|label| *label as usize));
-            }
-            Goal::Responsibilities(all) => {
-                let mut r = vec![T::default(); layout.k * stride];
-                stream.read(&self.q, &mut r)?;
-                for (c, r) in r.chunks_exact(stride).enumerate() {
-                    let to = all.slice_mut(s![done..done + n, c]);
-                    to.into_iter().zip(r).for_each(|(to, r)| *to = (*r).into());
-                }
-            }
-            Goal::Total | Goal::Sums(_) => {}
-        }
-        Ok(running)
     }
 
     fn accumulate<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
@@ -423,16 +348,4 @@ impl<T: Element> General<T> {
         };
         Ok(stream.launch(accumulate_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
     }
-}
-
-/// A piece of the samples, with everything for its launches.
-#[derive(Clone, Copy)]
-struct Piece<'a, T: Plain> {
-    gpu: &'static Gpu,
-    stream: &'a Stream,
-    columns: Columns<'a, T>,
-    layout: GeneralLayout,
-    shape: Shape,
-    /// Samples before these.
-    done: usize,
 }

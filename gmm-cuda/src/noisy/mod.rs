@@ -9,9 +9,10 @@ use super::device::slots::Slots;
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
 use super::engine::Engine;
-use super::general::launches::{Posterior, slices_in_waves};
+use super::general::launches::slices_in_waves;
 use super::general::layout::GeneralLayout;
 use super::general::posterior_blocks;
+use super::general::results::{self, Goal, Piece, Results};
 use super::likelihood::{ReduceSets, Totals};
 use super::options::CudaOptions;
 use gmm_core::backends::cpu::CpuEvaluator;
@@ -31,7 +32,7 @@ use gmm_kernels::entries;
 use gmm_kernels::noisy::{self, BLOCK, NARROW, SINGULAR};
 use gmm_kernels::simt::WARP;
 use launches::{Pairs, Sums};
-use ndarray::{Array1, Array2, s};
+use ndarray::{Array1, Array2};
 use std::f64::consts::{LN_2, TAU};
 use std::sync::Arc;
 use store::Store;
@@ -52,36 +53,18 @@ pub(super) struct OwnNoise<'a> {
     parameters: Upload<f64>,
     /// q, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<f64>,
-    /// The results for each sample of a piece.
-    scores: DeviceBuffer<f64>,
-    labels: DeviceBuffer<u32>,
-    /// A total for each block of `posterior`, and their sum.
-    totals: DeviceBuffer<f64>,
+    results: Results,
     total: Slots,
     /// The sums of `noisy_sums`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
 }
 
-/// The results of a pass over the samples besides their total.
-enum Goal<'a> {
-    Total,
-    /// log₂ of each density.
-    Scores(&'a mut Vec<f64>),
-    Labels(&'a mut Vec<usize>),
-    /// (N, K)
-    Responsibilities(&'a mut Array2<f64>),
-    /// [`noisy::sums`] of each component.
-    Sums(&'a mut Vec<f64>),
-}
-
 #[derive(Clone, Copy)]
 struct Shape {
     layout: GeneralLayout,
     has_noise: bool,
-    piece: usize,
-    blocks: u32,
-    slices: usize,
+    of_piece: results::Shape,
 }
 
 impl<'a> OwnNoise<'a> {
@@ -106,9 +89,7 @@ impl<'a> OwnNoise<'a> {
             stream: Stream::new()?,
             parameters: Upload::new()?,
             q: allocate(1)?,
-            scores: allocate(1)?,
-            labels: allocate(1)?,
-            totals: allocate(1)?,
+            results: Results::new()?,
             total: Slots::new(1)?,
             partials: allocate(1)?,
             sums: allocate(1)?,
@@ -120,19 +101,17 @@ impl<'a> OwnNoise<'a> {
         let shape = self.prepare(mixture, &goal)?;
         let this = &*self;
         this.start(shape, &mut goal)?.wait()?;
-        let reduce = this.store.gpu.kernel(&entries::reduce_sets(), None)?;
+        let gpu = this.store.gpu;
         if let Goal::Sums(values) = goal {
             let count = shape.layout.k * noisy::sums(shape.layout.d);
             let totals = Totals::Device(Numbers::of(&this.sums));
-            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
+            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.of_piece.slices, totals };
+            let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
             this.stream.launch(reduce, launch.grid(count), launch)?.wait()?;
             values.resize(count, 0.0);
             this.stream.read(&this.sums, values)?;
         }
-        this.total.clear(1);
-        let totals = Totals::Slots(&this.total, 1);
-        let launch = ReduceSets { partials: Numbers::of(&this.totals), count: shape.blocks as usize, totals };
-        let total = this.stream.launch(reduce, launch.grid(1), launch)?.numbers(&this.total, 1)?[0];
+        let total = this.results.total(gpu, &this.stream, &this.total, shape.of_piece)?;
         Ok(LN_2 * total * this.weight_scale())
     }
 
@@ -155,95 +134,50 @@ impl<'a> OwnNoise<'a> {
         gpu.enter()?;
         let multiprocessors = gpu.limits.multiprocessors;
         let piece = (PIECE_NUMBERS / k.max(self.store.entries)).max(MIN_PIECE).min(n).next_multiple_of(STRIDE);
-        let blocks = posterior_blocks(piece, k, multiprocessors);
-        enlarge(&mut self.totals, blocks as usize)?;
         let mut slices = 1;
-        match goal {
-            Goal::Sums(_) => {
-                let kernel = gpu.kernel(&entries::noisy_sums(d), None)?;
-                let at_once = kernel.blocks_at_once(BLOCK, noisy::shared_bytes(d, true))?.max(1);
-                let resident = at_once * multiprocessors * (BLOCK / WARP);
-                let least = if d <= NARROW { MIN_SLICE.0 } else { MIN_SLICE.1 };
-                slices = slices_in_waves(k, resident as usize, piece.div_ceil(least));
-                enlarge(&mut self.partials, k * noisy::sums(d) * slices)?;
-                enlarge(&mut self.sums, k * noisy::sums(d))?;
-            }
-            Goal::Scores(_) => enlarge(&mut self.scores, piece)?,
-            Goal::Labels(_) => enlarge(&mut self.labels, piece)?,
-            Goal::Total | Goal::Responsibilities(_) => {}
+        if let Goal::Sums(_) = goal {
+            let kernel = gpu.kernel(&entries::noisy_sums(d), None)?;
+            let at_once = kernel.blocks_at_once(BLOCK, noisy::shared_bytes(d, true))?.max(1);
+            let resident = at_once * multiprocessors * (BLOCK / WARP);
+            let least = if d <= NARROW { MIN_SLICE.0 } else { MIN_SLICE.1 };
+            slices = slices_in_waves(k, resident as usize, piece.div_ceil(least));
+            enlarge(&mut self.partials, k * noisy::sums(d) * slices)?;
+            enlarge(&mut self.sums, k * noisy::sums(d))?;
         }
+        let of_piece = results::Shape { piece, posterior_blocks: posterior_blocks(piece, k, multiprocessors), slices };
+        self.results.prepare(of_piece, goal)?;
         if self.q.len() < k * piece {
             self.q = zeroed(k * piece)?;
         }
         let layout = GeneralLayout::of_triangles(k, d);
         self.parameters.fill(layout.len(), |to| write(mixture, &layout, to))?;
         self.parameters.send(&self.stream)?.wait()?;
-        Ok(Shape { layout, has_noise: !mixture.is_of_measurements(), piece, blocks, slices })
+        Ok(Shape { layout, has_noise: !mixture.is_of_measurements(), of_piece })
     }
 
     /// Starts the launches over all samples, and the copies of the goal's results.
     fn start(&self, shape: Shape, goal: &mut Goal<'_>) -> Result<Running<'_, ()>> {
         let Self { store, stream, .. } = self;
-        let (gpu, layout, stride) = (store.gpu, shape.layout, shape.piece);
+        let (gpu, layout, stride) = (store.gpu, shape.layout, shape.of_piece.piece);
         let (all, parameters, q) = (store.columns()?, self.parameters.device(), Numbers::of(&self.q));
         let mut running = stream.idle();
-        for first in (0..all.n()).step_by(shape.piece) {
+        for first in (0..all.n()).step_by(stride) {
             Interrupt::current().check()?;
-            let columns = all.part(first, shape.piece.min(all.n() - first))?;
+            let columns = all.part(first, stride.min(all.n() - first))?;
             let noise = shape.has_noise.then(|| store.noise(first));
             let pairs = Pairs { columns, noise, layout, parameters, q, stride };
             let kernel = gpu.kernel(&entries::noisy_density(layout.d), None)?;
             running = running.followed_by(stream.launch(kernel, pairs.grid(), pairs)?.borrowed());
-            let posterior = Posterior {
-                columns,
-                layout,
-                parameters,
-                of_quads: None,
-                q,
-                stride,
-                // A sample's result does not depend on its weight.
-                weighted: matches!(goal, Goal::Total | Goal::Sums(_)),
-                responsibilities: matches!(goal, Goal::Responsibilities(_) | Goal::Sums(_)),
-                add: first > 0,
-                scores: matches!(goal, Goal::Scores(_)).then(|| Numbers::of(&self.scores)),
-                labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&self.labels)),
-                totals: Numbers::of(&self.totals),
-            };
-            let kernel = gpu.kernel(&entries::posterior(), None)?;
-            running = running.followed_by(stream.launch(kernel, posterior.grid(shape.blocks), posterior)?.borrowed());
+            let piece = Piece { gpu, stream, columns, layout, shape: shape.of_piece, done: first };
+            running = running.followed_by(self.results.posterior(piece, parameters, &self.q, goal)?);
             if let Goal::Sums(_) = goal {
                 let partials = Numbers::of(&self.partials);
-                let sums = Sums { pairs, slices: shape.slices, add: first > 0, partials };
+                let sums = Sums { pairs, slices: shape.of_piece.slices, add: first > 0, partials };
                 let kernel = gpu.kernel(&entries::noisy_sums(layout.d), None)?;
                 running = running.followed_by(stream.launch(kernel, sums.grid(), sums)?.borrowed());
             }
-            self.read_piece(shape, first, columns.n(), goal)?;
         }
         Ok(running)
-    }
-
-    /// Copies the results of the `n` samples of a piece back.
-    fn read_piece(&self, shape: Shape, first: usize, n: usize, goal: &mut Goal<'_>) -> Result<()> {
-        match goal {
-            Goal::Scores(all) => {
-                all.resize(first + n, 0.0);
-                self.stream.read(&self.scores, &mut all[first..])?;
-            }
-            Goal::Labels(all) => {
-                let mut some = vec![0u32; n];
-                self.stream.read(&self.labels, &mut some)?;
-                all.extend(some.iter().map(|label| *label as usize));
-            }
-            Goal::Responsibilities(all) => {
-                let mut r = vec![0.0; shape.layout.k * shape.piece];
-                self.stream.read(&self.q, &mut r)?;
-                for (c, r) in r.chunks_exact(shape.piece).enumerate() {
-                    all.slice_mut(s![first..first + n, c]).iter_mut().zip(r).for_each(|(to, r)| *to = *r);
-                }
-            }
-            Goal::Total | Goal::Sums(_) => {}
-        }
-        Ok(())
     }
 
     fn weight_scale(&self) -> f64 {

@@ -52,7 +52,7 @@ impl<const D: usize> Sample<D> {
                     read.noise[i][i] = f64::load(noise.add(i * step));
                 });
             } else if !args.noise.is_null() {
-                counted!(for i in 0..D {
+                written_out!(for i in 0..D {
                     counted!(for j in 0..=i {
                         read.noise[i][j] = f64::load(noise.add((triangle(i) + j) * step));
                     });
@@ -80,7 +80,7 @@ impl<const D: usize> Pair<D> {
         // SAFETY: numbers of the component.
         let seed = unsafe {
             let (covariance, seed, mean) = args.component(c);
-            counted!(for i in 0..D {
+            written_out!(for i in 0..D {
                 counted!(for j in 0..=i {
                     l[i][j] += f64::load(covariance.add(triangle(i) + j));
                 });
@@ -90,10 +90,10 @@ impl<const D: usize> Pair<D> {
             seed
         };
         let (mut determinant, mut square) = (Determinant::ONE, 0.0);
-        counted!(for j in 0..D {
+        written_out!(for j in 0..D {
             let inverse = determinant.multiply(l[j][j], limits[j]);
             square = fma64(y[j] * inverse, y[j], square);
-            counted!(for i in j + 1..D {
+            written_out!(for i in (j + 1)..D {
                 let share = l[i][j] * inverse;
                 y[i] = fma64(-share, y[j], y[i]);
                 // Column j of the rows before i holds shares.
@@ -145,10 +145,10 @@ impl<const D: usize> Sums<D> {
     fn add(&mut self, r: f64, pair: Pair<D>) {
         let Pair { mut l, y, .. } = pair;
         let mut u = [0.0; D];
-        counted!(for i in 0..D {
+        written_out!(for i in 0..D {
             let inverse = l[i][i];
             // Row i of L becomes that of L⁻¹.
-            counted!(for a in 0..i {
+            written_out!(for a in 0..i {
                 let mut v = -l[i][a];
                 counted!(for k in a + 1..i {
                     v = fma64(-l[i][k], l[k][a], v);
@@ -157,7 +157,7 @@ impl<const D: usize> Sums<D> {
             });
             l[i][i] = 1.0;
             let (of_u, of_e) = (y[i] * inverse, -r * inverse);
-            counted!(for a in 0..=i {
+            written_out!(for a in 0..(i + 1) {
                 u[a] = fma64(l[i][a], of_u, u[a]);
                 let factor = l[i][a] * of_e;
                 counted!(for b in 0..=a {
@@ -166,7 +166,7 @@ impl<const D: usize> Sums<D> {
             });
         });
         self.n += r;
-        counted!(for a in 0..D {
+        written_out!(for a in 0..D {
             let scaled = r * u[a];
             self.h[a] += scaled;
             counted!(for b in 0..=a {
@@ -227,7 +227,7 @@ unsafe fn sums_of_slices<const D: usize>(args: &SumsArgs) {
             }
         };
         put(0, of_lane.n);
-        counted!(for a in 0..D {
+        written_out!(for a in 0..D {
             put(1 + a, of_lane.h[a]);
             counted!(for b in 0..=a {
                 put(1 + D + triangle(a) + b, of_lane.e[a][b]);

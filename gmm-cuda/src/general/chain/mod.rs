@@ -5,7 +5,8 @@ mod launches;
 pub(super) mod memory;
 
 use super::layout::GeneralLayout;
-use super::{General, Piece, Ready, Shape, posterior_blocks};
+use super::results::{Piece, Shape};
+use super::{General, Ready, posterior_blocks};
 use crate::device::layout::stride;
 use crate::device::memory::{Numbers, enlarge, sections, zeroed};
 use crate::device::mismatch;

@@ -115,7 +115,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
             // SAFETY: rows of the chunk.
             let (densities, largest) = unsafe { densities::<T, C, false>(&args.chain, chunk, lane, n, factor) };
-            counted!(for r in 0..AHEAD {
+            written_out!(for r in 0..AHEAD {
                 // SAFETY: the turns alternate, as there is an even number of rows.
                 let before = unsafe { self.show(r % 2, v) };
                 let (mut products, mut sums) = ([0.0; 2], [0.0; 2]);
@@ -188,7 +188,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                     (alphas[r], scales[r]) = unsafe { (load(self.alpha(row)), load(args.scales.wrapping_add(row))) };
                 }
             });
-            counted!(for r in 0..AHEAD {
+            written_out!(for r in 0..AHEAD {
                 // No way leads to a state whose α is zero; its β may be infinite.
                 let v = if alpha > 0.0 { densities[r] * power(scale) * beta } else { 0.0 };
                 let exists = n + (r as u32) < chunk.rows;

@@ -56,7 +56,7 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
         // The first lanes of up to four warps share it. The places are constants, which keeps the arguments out of
         // local memory.
         const SHARES: usize = 4;
-        counted!(for share in 0..SHARES {
+        written_out!(for share in 0..SHARES {
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
             if taker == thread_idx() / WARP {
                 counted!(for i in COUNT * share / SHARES..COUNT * (share + 1) / SHARES {
@@ -130,7 +130,7 @@ unsafe fn body<
         since_flush += 1;
         if since_flush == FLUSH || base >= columns.quads() {
             since_flush = 0;
-            counted!(for c in 0..COMPONENTS {
+            written_out!(for c in 0..COMPONENTS {
                 let sums = of_lane.sums.take::<SUMS>(c);
                 // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next
                 // copy.

@@ -25,7 +25,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         // SAFETY: the caller guarantees it, here and below.
         let (t, mut q) = (unsafe { Self::deviation(x, mean) }, seed);
         if FULL {
-            counted!(for i in 0..FEATURES {
+            written_out!(for i in 0..FEATURES {
                 let mut z = 0.0;
                 counted!(for pair in 0..i / 2 + 1 {
                     let j = 2 * pair;

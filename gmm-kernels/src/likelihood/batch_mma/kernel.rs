@@ -142,7 +142,7 @@ unsafe fn write_exponents<const S: usize>(
             // SAFETY: the caller guarantees it.
             q[u] = [unsafe { reference.get(mine[u] * row + 16 * S) }; QUAD];
         });
-        counted!(for s in 0..S {
+        written_out!(for s in 0..S {
             counted!(for half_and_distance in 0..8 {
                 let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
                 // The lane at this distance has this place of the half step.

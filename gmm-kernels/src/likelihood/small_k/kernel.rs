@@ -170,9 +170,7 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
     // From the last row to the first, so that the features that each row needs are still there.
     let mut at = triangle(D);
     let mut four = [0.0f32; 4];
-    let mut i = D;
-    while i > 0 {
-        i -= 1;
+    written_out!(for i in (0..D).rev() {
         let mut y = [0.0f32; QUAD];
         let mut j = i + 1;
         while j > 0 {
@@ -187,7 +185,7 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
             });
         }
         x[i] = y;
-    }
+    });
 }
 
 /// Calls `add` with the weight and the exponents of each of `k` components with their own triangles. `components`: b, w
@@ -211,7 +209,7 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
         let (weight, seed) = (c[D / 4][D % 4], c[(D + 1) / 4][(D + 1) % 4]);
         let mut q = [seed; QUAD];
         let (mut at, mut four) = (0, [0.0f32; 4]);
-        counted!(for i in 0..D {
+        written_out!(for i in 0..D {
             let mut t = [c[i / 4][i % 4]; QUAD];
             counted!(for j in 0..=i {
                 if at % 4 == 0 {

@@ -91,7 +91,7 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
                 }
             };
             let mut pair = Pair { t: [[0.0; COLUMNS]; ROWS], y: [0.0; OWN], limits: [0.0; OWN], seed };
-            counted!(for a in 0..ROWS {
+            written_out!(for a in 0..ROWS {
                 counted!(for b in 0..2 * a + 2 {
                     let (i, j) = (row + LANES.0 * a, column + LANES.1 * b);
                     if i < d && j <= i {
@@ -156,7 +156,7 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
     #[inline(always)]
     unsafe fn sweep<const ALL: bool>(&mut self, pair: &mut Pair<ROWS, COLUMNS>, d: usize) -> f64 {
         let (mut determinant, mut square) = (Determinant::ONE, 0.0);
-        counted!(for rows in 0..ROWS {
+        written_out!(for rows in 0..ROWS {
             let end = opaque(smaller(LANES.0 * (rows + 1), d) as u32) as usize;
             let first = if ALL { 0 } else { rows };
             counted!(for k in LANES.0 * rows..end {
@@ -179,7 +179,7 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
                     counted!(for a in first..ROWS {
                         factors[a] = -inverse * stage.get(self.row + LANES.0 * a);
                     });
-                    counted!(for b in 2 * first..COLUMNS {
+                    written_out!(for b in (if ALL { 0 } else { 2 * rows })..COLUMNS {
                         let column = stage.get(self.column + LANES.1 * b);
                         counted!(for a in b / 2..ROWS {
                             pair.t[a][b] = fma64(factors[a], column, pair.t[a][b]);
@@ -205,7 +205,7 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
                 }
             });
             let stage = self.exchange();
-            counted!(for a in 0..ROWS {
+            written_out!(for a in 0..ROWS {
                 let scaled = r * stage.get(self.row + LANES.0 * a);
                 counted!(for b in 0..2 * a + 2 {
                     let place = (places(a) + b) * WARP as usize;
@@ -272,7 +272,7 @@ pub(super) unsafe fn sums_of_slices<const ROWS: usize, const COLUMNS: usize>(arg
                     args.put((c, slice), 1 + own, h[s]);
                 }
             });
-            counted!(for a in 0..ROWS {
+            written_out!(for a in 0..ROWS {
                 counted!(for b in 0..2 * a + 2 {
                     let (i, j) = (lane.row + LANES.0 * a, lane.column + LANES.1 * b);
                     if i < d && j <= i {

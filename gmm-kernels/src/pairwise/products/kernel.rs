@@ -56,7 +56,7 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
             v[down] = [vectors.matrices(16 * down * PITCH), vectors.matrices(16 * down * PITCH + LOW)];
         }
     });
-    counted!(for pair in 0..ACROSS / SIDE_BY_SIDE {
+    written_out!(for pair in 0..(ACROSS / SIDE_BY_SIDE) {
         // SAFETY: the caller guarantees it.
         let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
         let mut added = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
@@ -95,7 +95,7 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
     const UNSCALE: f32 = 1.0 / (LARGEST * LARGEST);
     let lane = thread_idx() % WARP;
     let (n, m) = (args.vectors.rows, args.matrix.rows);
-    counted!(for down in 0..2 * DOWN {
+    written_out!(for down in 0..(2 * DOWN) {
         let in_tile = warp[0] + 8 * down as u32 + lane / 4;
         let vector = first[0] + in_tile;
         if vector < n {
@@ -145,13 +145,13 @@ impl Scales {
         let of_vectors = Shared::at(tiling.stages * tiling.stage_bytes());
         let this = Self { of_vectors, of_rows: of_vectors.offset(tiling.vectors) };
         counted!(for i in (thread_idx()..(tiling.vectors + tiling.rows) as u32).step_by(tiling.threads) {
-            let (of, row) = if i < tiling.vectors as u32 {
-                (&args.vectors, first[0] + i)
+            let (rows, scales, row) = if i < tiling.vectors as u32 {
+                (args.vectors.rows, args.vectors.scales, first[0] + i)
             } else {
-                (&args.matrix, first[1] + i - tiling.vectors as u32)
+                (args.matrix.rows, args.matrix.scales, first[1] + i - tiling.vectors as u32)
             };
             // SAFETY: an existing row, the last one for rows past the end; a place for each.
-            unsafe { this.of_vectors.set(i as usize, load(of.scales.add(row.min(of.rows - 1) as usize))) };
+            unsafe { this.of_vectors.set(i as usize, load(scales.add(row.min(rows - 1) as usize))) };
         });
         this
     }

@@ -56,9 +56,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             e.q[c] = [self.seeds[c]; SAMPLES];
         });
         // From the last row to the first, so that a row of z takes the register of a feature that no other row needs.
-        let mut i = D;
-        while i > 0 {
-            i -= 1;
+        written_out!(for i in (0..D).rev() {
             if M::FULL {
                 // SAFETY: numbers of the component.
                 e.z[0][i] = [unsafe { self.numbers.get((MATRIX + i) * CAPACITY) }; SAMPLES];
@@ -87,7 +85,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
                     e.q[c][p] = fma(-e.z[c][i][p], e.z[c][i][p], e.q[c][p]);
                 });
             });
-        }
+        });
         e
     }
 }

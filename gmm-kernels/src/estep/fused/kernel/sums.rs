@@ -22,13 +22,13 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
         likelihoods: &[[f32; SAMPLES]; COMPONENTS],
         factor: &[f32; SAMPLES],
     ) {
-        counted!(for p in 0..SAMPLES {
+        written_out!(for p in 0..SAMPLES {
             let mut r = [0.0f32; COMPONENTS];
             counted!(for c in 0..COMPONENTS {
                 r[c] = likelihoods[c][p] * factor[p];
                 self.count[c] += r[c];
             });
-            counted!(for i in 0..D {
+            written_out!(for i in 0..D {
                 if M::RAW {
                     let square = x[i][p] * x[i][p];
                     counted!(for c in 0..COMPONENTS {

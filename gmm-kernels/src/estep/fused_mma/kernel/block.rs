@@ -68,7 +68,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             // The first lanes of up to eight warps share the copy. The places are constants: an index computed at run
             // time would move the arguments to local memory.
             const SHARES: usize = 8;
-            counted!(for share in 0..SHARES {
+            written_out!(for share in 0..SHARES {
                 let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
                 if taker * WARP == thread_idx() {
                     counted!(for i in numbers * share / SHARES..numbers * (share + 1) / SHARES {

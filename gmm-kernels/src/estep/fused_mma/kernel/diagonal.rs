@@ -33,7 +33,8 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     let mut since = 0;
     // The bounds are the same for all threads of a block, so that all meet at the barriers.
     loop {
-        counted!(for h in (0..H).step_by(G) {
+        written_out!(for turn in 0..(H / G) {
+            let h = turn * G;
             // If a round has one turn, the places alternate from round to round.
             let place = if H > G { h % 2 } else { since as usize % 2 };
             let mut features = [Features::<GAPS, P>::ZERO; G];

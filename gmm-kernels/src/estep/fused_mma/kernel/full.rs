@@ -113,7 +113,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
         let mut transposed = features;
         // All lanes have read the rows.
         warp_sync();
-        counted!(for h in 0..H {
+        written_out!(for h in 0..H {
             let group = rounds.group(h);
             if lane / 4 == TILE - 1 {
                 samples.x[h][0][1] = [ONE; QUAD];

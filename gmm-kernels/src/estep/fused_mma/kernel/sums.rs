@@ -66,7 +66,7 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
     pub(super) unsafe fn take(&mut self, to: Shared<f32>) {
         let lane = (thread_idx() % WARP) as usize;
         let capacity = N * TILE;
-        counted!(for n in 0..N {
+        written_out!(for n in 0..N {
             let of_tile = to.offset(n * TILE);
             let two = of_tile.offset(2 * (lane % 4));
             counted!(for s in 0..S {

@@ -223,7 +223,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         let Exponents { q: to, stride, .. } = args.exponents;
         let to =
             if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
-        counted!(for n in 0..COLUMN_TILES {
+        written_out!(for n in 0..COLUMN_TILES {
             // SAFETY: the warp's own places.
             let before = unsafe { [maxima.get(8 * n), maxima.get(8 * n + 1)] };
             let mut q = [[[0.0f32; 2]; 2]; T];

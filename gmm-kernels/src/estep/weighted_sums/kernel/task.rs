@@ -81,7 +81,7 @@ impl PatchTask {
         features: usize,
     ) {
         let features = opaque(features as u32) as usize;
-        counted!(for k in 0..COMPONENTS {
+        written_out!(for k in 0..COMPONENTS {
             // SAFETY: the caller guarantees it.
             unsafe {
                 let r = r.get4(k * PITCH);

@@ -233,15 +233,17 @@ impl<'a> OuterBlock<'a> {
         let lane = (thread() % WARP) as usize;
         if task.count > 0 {
             let to = to.wrapping_add(task.number * LANE_SUMS * WARP as usize + lane);
-            counted!(for number in 0..LANE_SUMS {
-                let sum = if number < LANE_SUMS - 4 {
-                    &mut sums.products[number / (8 * PAIRS)][number / 4 % (2 * PAIRS)][number % 4]
-                } else {
-                    &mut sums.features[number % 4 / 2][number % 2]
-                };
+            written_out!(for tile in 0..(4 * PAIRS) {
+                counted!(for i in 0..4 {
+                    let sum = &mut sums.products[tile / (2 * PAIRS)][tile % (2 * PAIRS)][i];
+                    // SAFETY: the caller guarantees it.
+                    unsafe { move_sum(sum, to.wrapping_add((4 * tile + i) * WARP as usize), add) };
+                });
+            });
+            counted!(for i in 0..4 {
+                let sum = &mut sums.features[i / 2][i % 2];
                 // SAFETY: the caller guarantees it.
-                unsafe { store_sum(to.wrapping_add(number * WARP as usize), *sum, add) };
-                *sum = 0.0;
+                unsafe { move_sum(sum, to.wrapping_add((LANE_SUMS - 4 + i) * WARP as usize), add) };
             });
         }
         *counts = sums_of_quads::<QUADS>(*counts);
@@ -258,6 +260,15 @@ impl<'a> OuterBlock<'a> {
         }
         *counts = [0.0; 2];
     }
+}
+
+/// Moves a sum to memory, replacing or adding, and leaves zero.
+/// Safety: as for [`store_sum`].
+#[inline(always)]
+unsafe fn move_sum(sum: &mut f32, to: *mut f64, add: bool) {
+    // SAFETY: the caller guarantees it.
+    unsafe { store_sum(to, *sum, add) };
+    *sum = 0.0;
 }
 
 kernel! {

@@ -57,10 +57,10 @@ unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A
     let first = 2 * shape.pairs() * (warp / 4) + warp / 2 % 2;
     let responsibilities: Shared<f32> =
         stage.offset(2 * shape.stage_part() / size_of::<u32>() + first * (STAGE / 2) + 2 * (lane % 4)).cast();
-    counted!(for sixteen in 0..STAGE / 16 {
+    written_out!(for sixteen in 0..(STAGE / 16) {
         let of_sixteen = stage.offset(sixteen * 2 * shape.pitch() / size_of::<u32>());
         let mut x = [[[0; 4]; 2]; BANDS];
-        counted!(for call in 0..CALLS {
+        written_out!(for call in 0..CALLS {
             let mut a = [[0; 8]; OCTETS_OF_FEATURES];
             counted!(for eight in 0..OCTETS_OF_FEATURES {
                 let (pair, band) = (call * (OCTETS_OF_FEATURES / BANDS) + eight / BANDS, eight % BANDS);

@@ -82,7 +82,7 @@ pub(super) unsafe fn write_exponents<const S: usize>(
             // SAFETY: the caller guarantees it.
             q[p] = if exists[p / 2] { unsafe { mine.get(p % 2 * row + 16 * S) } } else { NOWHERE };
         });
-        counted!(for s in 0..S {
+        written_out!(for s in 0..S {
             counted!(for half_and_distance in 0..8 {
                 let (h, distance) = (half_and_distance / 4, half_and_distance % 4);
                 // The lane at this distance has this place of the half step.

@@ -236,8 +236,8 @@ fn tiled_takes_every_shape() {
                 continue;
             }
             let problem = Problem::new(samples(&x, None), &mixture);
-            for rows in [8, 16] {
-                problem.total_and_scores(&format!("tiled{rows}/{across}:{threads}x{per_multiprocessor}:0"));
+            for split in [across, 16 * across] {
+                problem.total_and_scores(&format!("tiled/{split}:{threads}x{per_multiprocessor}:0"));
             }
         }
     }
@@ -278,7 +278,7 @@ fn far_samples_are_finite() {
         let problem = Problem::new(samples(&x, None), &mixture);
         assert!(problem.scores.iter().all(|v| v.is_finite()) && problem.scores[far[0]] < -1e5);
         problem.total("small_k:32x1:0");
-        for kernel in ["tiled8/1:32x1:0", "tiled16/2:64x1:0", "pair/4:128x1:0"] {
+        for kernel in ["tiled/1:32x1:0", "tiled/32:64x1:0", "pair/4:128x1:0"] {
             problem.total_and_scores(kernel);
         }
         check_batch(&x, &[mixture.clone(), mixture.clone()], "batch/2:32x1:0");
@@ -339,7 +339,7 @@ fn tiled_takes_missing_values() {
         let mut x = with_holes(&mut rng, x, share);
         x.row_mut(n / 2).fill(f32::NAN);
         x[[0, d - 1]] = if n > 1 { 40.0 } else { f32::NAN };
-        Problem::new(samples(&x, None), &mixture).total_and_scores(&format!("tiled8/{across}:{threads}x1:0"));
+        Problem::new(samples(&x, None), &mixture).total_and_scores(&format!("tiled/{across}:{threads}x1:0"));
     }
 }
 
@@ -358,7 +358,7 @@ fn weight_zero_contributes_nothing() {
     let weights = Array1::from_shape_fn(k, |c| if (8..16).contains(&c) { 0.125 } else { 0.0 });
     let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
     let problem = Problem::new(samples(&x, None), &mixture);
-    for kernel in ["tiled8/1:32x1:0", "tiled8/4:128x1:0", "tiled16/2:64x1:0", "pair/8:256x1:0"] {
+    for kernel in ["tiled/1:32x1:0", "tiled/4:128x1:0", "tiled/32:64x1:0", "pair/8:256x1:0"] {
         problem.total_and_scores(kernel);
     }
     check_batch(&x, &[mixture.clone(), mixture], "batch/2:32x1:0");

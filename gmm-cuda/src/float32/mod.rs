@@ -134,7 +134,7 @@ impl<'a> Float32<'a> {
 
     /// Returns the task and parameters of a total or of scores, and the part of a total (log₂) that they leave out: with
     /// the [linear](Task::is_linear) terms of a `tied` mixture if that is possible, loses no digits, and is not slower.
-    fn prepared(&mut self, operation: Operation, mixture: &Mixture) -> Result<(Task, DeviceParameters<f32>, f64)> {
+    pub fn prepared(&mut self, operation: Operation, mixture: &Mixture) -> Result<(Task, DeviceParameters<f32>, f64)> {
         let task = self.task(operation, mixture);
         let family = self.requested(operation).and_then(Requested::family);
         if let Some(linear) = families::linear(&task, family, &self.data.gpu().limits)

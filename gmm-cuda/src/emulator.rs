@@ -99,7 +99,14 @@ impl<'a> Problem<'a> {
         let mut reference = ReferenceEvaluator::new(samples.clone());
         let total = reference.log_likelihood(mixture).unwrap();
         let scores = reference.score_samples(mixture).unwrap();
-        Self { samples, mixture: mixture.clone(), largest_shift: f64::from(largest_shift), largest_terms, total, scores }
+        Self {
+            samples,
+            mixture: mixture.clone(),
+            largest_shift: f64::from(largest_shift),
+            largest_terms,
+            total,
+            scores,
+        }
     }
 
     /// Returns bounds of the errors of a total and of each sample, from the top of the file.

@@ -55,6 +55,9 @@ const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// The numbers times components from which totals and scores of `tied` mixtures gain by linear terms.
 const LINEAR: usize = 10_000_000;
+/// The features from which a total is faster by `whitened_wgmma`, which pads them to 32, than by `tiled` (estimated from
+/// the times on an H100 of K = 64: D = 32 1.0 ms, `tiled` D = 28 2.7).
+const WIDE_TOTAL: usize = 20;
 /// The multiply-adds of a total from which the host's part of a total on the tensor cores is negligible.
 const LONG_TOTAL: usize = 4_000_000_000;
 /// The numbers in a mixture's triangles from which the tensor cores keep the digits of differences of totals.
@@ -136,7 +139,9 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
     let suits = match (requested, task.operation) {
         (Some(family), _) => family.problem(&linear, limits).is_none(),
         (None, Operation::EStep) => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
-        (None, _) => task.n.saturating_mul(task.k * task.d) >= LINEAR && !families(task, limits).contains(&(&SMALL_K as _)),
+        (None, _) => {
+            task.n.saturating_mul(task.k * task.d) >= LINEAR && !families(task, limits).contains(&(&SMALL_K as _))
+        }
     };
     suits.then_some(linear)
 }
@@ -222,7 +227,7 @@ pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Vari
     let Task { n, k, d, covariance, .. } = *task;
     let task = Task { operation: Operation::EStep, digits: Digits::Expandable, ..*task };
     let parameters = k * (d * (d + 1) / 2);
-    let suits = covariance == Covariance::Full && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
+    let suits = covariance == Covariance::Full && d >= WIDE_TOTAL && parameters >= MANY_PARAMETERS;
     let family: &dyn Family = &WHITENED_WGMMA;
     if !suits || n.saturating_mul(parameters) < LONG_TOTAL || family.problem(&task, limits).is_some() {
         return None;

@@ -197,6 +197,14 @@ fn tied_esteps_are_linear() {
         requested("fused_mma") && requested("expanded_mma") && requested("products_mma") && requested("products_wgmma")
     );
     assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
+    for operation in [Operation::Total, Operation::Scores] {
+        let other =
+            |n, k, d| linear(&Task { operation, ..task(n, k, d) }, None, &H200).map(|task| families(&task, &H200));
+        let tiled: Option<Vec<&dyn Family>> = Some(vec![&TILED]);
+        assert_eq!((other(1_000_000, 128, 2), other(1_000, 128, 2)), (tiled.clone(), None));
+        // `small_k` computes totals with one product of a triangle.
+        assert_eq!(other(1_000_000, 8, 13), tiled.filter(|_| operation == Operation::Scores));
+    }
     for other in [
         Task { covariance: Covariance::Full, ..task(1_000_000, 64, 32) },
         Task { gaps: true, ..task(1_000_000, 8, 13) },

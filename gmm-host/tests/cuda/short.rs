@@ -52,6 +52,7 @@ fn totals() {
         (3001, 40, 20, Diag, "tiled/2:128x1:all"),
         (3001, 17, 33, Diag, "tiled/32:128x1:all"),
         (3001, 17, 3, Full, "tiled/32:128x1:all"),
+        (3001, 40, 20, Tied, "tiled/2:128x1:all"),
         (1009, 5, 3, Diag, "pair"),
     ] {
         let (x, wide) = data(n, d);
@@ -74,6 +75,9 @@ fn batches_and_scores() {
             let truth = reference(wide.view()).log_likelihood(&sets[0]).unwrap();
             assert_near(kernel, scores.sum(), truth, 1e-4);
         }
+        let tied = mixture(1, CovarianceType::Tied, k, d, 0.0);
+        let scores = evaluator(&x, Some("tiled/16:128x1:all")).score_samples(&tied).unwrap();
+        assert_near("linear", scores.sum(), reference(wide.view()).log_likelihood(&tied).unwrap(), 1e-4);
     }
 }
 

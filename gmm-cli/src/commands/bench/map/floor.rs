@@ -172,7 +172,11 @@ mod tests {
     fn the_rates_are_an_h100_s_unless_others_are_given() {
         assert!(H100.describe().contains("at 3·10¹² bytes") && H100.describe().contains("rates of an H100"));
         let other = Rates { bandwidth: 2.0e12, ..H100 }.describe();
-        assert!(other.contains("at 2·10¹² bytes") && other.contains("33.4·10¹² a second and the exponentials at an eighth of that.") && !other.contains("H100"));
+        assert!(
+            other.contains("at 2·10¹² bytes")
+                && other.contains("33.4·10¹² a second and the exponentials at an eighth of that.")
+                && !other.contains("H100")
+        );
         for bad in ["0", "-1", "nan", "inf", "x"] {
             assert!(rate(bad).is_err(), "{bad}");
         }

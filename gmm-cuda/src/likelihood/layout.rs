@@ -1,4 +1,5 @@
 //! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
+use crate::plan::task::{Covariance, Task};
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::small_k;
 use gmm_kernels::likelihood::tiled::Form;
@@ -57,6 +58,16 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
         let (triangle, padding) = to.split_at_mut(triangle(d));
         triangle.copy_from_slice(parameters.triangle(k));
         padding.fill(0.0);
+    }
+}
+
+/// Returns the form of a task's exponents in `tiled`.
+pub(crate) fn form(task: &Task) -> Form {
+    match task.covariance {
+        Covariance::Full | Covariance::Tied => Form::Full,
+        Covariance::TiedLinear => Form::Linear,
+        Covariance::Diagonal if task.gaps => Form::Observed,
+        Covariance::Diagonal => Form::Diagonal,
     }
 }
 

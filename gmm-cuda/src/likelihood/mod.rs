@@ -31,7 +31,7 @@ use launch::LikelihoodKernels;
 pub use launch::{Sets, Work};
 pub use reduce_sets::{ReduceSets, Totals};
 use std::sync::Arc;
-pub use tiled::{Tiled, tiled_form};
+pub use tiled::Tiled;
 
 /// A variant made ready for a device and a task.
 #[derive(Debug, Clone)]

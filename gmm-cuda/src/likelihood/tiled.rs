@@ -1,7 +1,7 @@
 //! `tiled`: any K and D, sample weights, scores, exponents for the E-step.
 use super::exponents::Exponents;
 use super::launch::{LikelihoodKernels, Sets, Work};
-use super::layout;
+use super::layout::{self, form};
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::{Grid, Kernel};
 use crate::device::launch::launch;
@@ -28,16 +28,6 @@ pub struct TiledFamily;
 /// Returns the rows of a tile, and the warps of a block along the components.
 fn tile(shape: Shape) -> (usize, u32) {
     if shape.split < 16 { (8, shape.split) } else { (16, shape.split / 16) }
-}
-
-/// Returns the form of a task's exponents.
-pub fn tiled_form(task: &Task) -> Form {
-    match task.covariance {
-        Covariance::Full | Covariance::Tied => Form::Full,
-        Covariance::TiedLinear => Form::Linear,
-        Covariance::Diagonal if task.gaps => Form::Observed,
-        Covariance::Diagonal => Form::Diagonal,
-    }
 }
 
 impl Family for TiledFamily {
@@ -79,16 +69,16 @@ impl Family for TiledFamily {
 
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
         let (rows, across) = tile(shape);
-        shared_bytes(rows, tiled_form(task), shape.block, across)
+        shared_bytes(rows, form(task), shape.block, across)
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
         let (rows, across) = tile(variant.shape);
         let part = |task: Task, across: u32| -> Result<Part> {
-            let kernel = gpu.kernel(&entries::tiled(rows, tiled_form(&task)), None)?;
+            let kernel = gpu.kernel(&entries::tiled(rows, form(&task)), None)?;
             let block = variant.shape.block;
             let most = variant.most_blocks(task.n, Tiled::block_samples(block, across), gpu.limits.multiprocessors);
-            let grid = Grid::new(most, block, shared_bytes(rows, tiled_form(&task), block, across));
+            let grid = Grid::new(most, block, shared_bytes(rows, form(&task), block, across));
             Ok(Part { kernel, task, rows, across, grid })
         };
         // The quadratic terms of a score are that of one component without a constant.
@@ -120,12 +110,12 @@ struct Part {
 impl Part {
     /// Returns the number of its parameters.
     fn len(&self) -> usize {
-        let (numbers, constants) = layout::tiled_lengths(self.task.k, self.task.d, self.rows, tiled_form(&self.task));
+        let (numbers, constants) = layout::tiled_lengths(self.task.k, self.task.d, self.rows, form(&self.task));
         numbers + constants
     }
 
     fn write(&self, set: &DeviceParameters<f32>, to: &mut [f32]) {
-        layout::write_tiled(set, self.rows, tiled_form(&self.task), to);
+        layout::write_tiled(set, self.rows, form(&self.task), to);
     }
 }
 
@@ -159,7 +149,7 @@ impl LikelihoodKernels for Ready {
                 cached_quads: self.cached_quads,
                 k: part.task.k,
                 rows: part.rows,
-                form: tiled_form(&part.task),
+                form: form(&part.task),
                 across: part.across,
                 parameters: workspace.parameters.device().part(first..first + part.len())?,
                 weighted: part.task.weighted,

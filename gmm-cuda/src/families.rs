@@ -13,7 +13,7 @@ use super::likelihood::batch::BATCH;
 use super::likelihood::batch_mma::{BATCH_MMA, BATCH_WGMMA};
 use super::likelihood::pair::PAIR;
 use super::likelihood::small_k::SMALL_K;
-use super::likelihood::tiled::{TILED8, TILED16};
+use super::likelihood::tiled::TILED;
 use super::plan::family::{Family, Variant};
 use super::plan::task::{Covariance, Digits, Operation, Shape, Task};
 use gmm_core::error::Error;
@@ -26,8 +26,7 @@ pub static ALL: &[&dyn Family] = &[
     &BATCH,
     &BATCH_MMA,
     &BATCH_WGMMA,
-    &TILED8,
-    &TILED16,
+    &TILED,
     &PAIR,
     &FUSED,
     &FUSED_MMA,
@@ -54,6 +53,11 @@ const WIDE: usize = 40;
 /// The same for `whitened_wgmma`, which pads features to multiples of 32 (D = 32, K = 64: 2.5 ms, `products_mma` 3.0).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
+/// The numbers times components from which totals and scores of `tied` mixtures gain by linear terms.
+const LINEAR: usize = 10_000_000;
+/// The features from which a total is faster by `whitened_wgmma`, which pads them to 32, than by `tiled` (estimated from
+/// the times on an H100 of K = 64: D = 32 1.0 ms, `tiled` D = 28 2.7).
+const WIDE_TOTAL: usize = 20;
 /// The multiply-adds of a total from which the host's part of a total on the tensor cores is negligible.
 const LONG_TOTAL: usize = 4_000_000_000;
 /// The numbers in a mixture's triangles from which the tensor cores keep the digits of differences of totals.
@@ -98,9 +102,9 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     let usable = |family: &dyn Family| family.problem(task, limits).is_none();
     let in_order: &[&dyn Family] = match task.operation {
         Operation::Total if usable(&SMALL_K) => &[&SMALL_K],
-        Operation::Total => &[&BATCH, &TILED16, &TILED8],
+        Operation::Total => &[&BATCH, &TILED],
         Operation::Totals => &[&BATCH_WGMMA, &BATCH_MMA, &BATCH],
-        Operation::Scores => &[&TILED16, &TILED8],
+        Operation::Scores => &[&TILED],
         Operation::EStep if task.gaps => &[&FUSED_MMA, &PRODUCTS_WGMMA],
         Operation::EStep if suits_whitening(task) && usable(&WHITENED_MMA) => &[&WHITENED_MMA],
         Operation::EStep if !task.is_long() && suits_expanded(task) && usable(&EXPANDED_MMA) => &[&EXPANDED_MMA],
@@ -121,19 +125,23 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
     if families.is_empty() && usable(&GENERAL) { vec![&GENERAL] } else { families }
 }
 
-/// Returns the [linear](Task::is_linear) task that replaces an E-step of a `tied` mixture, if there are kernels for it
-/// (the `requested` one, if any) and it is not slower.
+/// Returns the [linear](Task::is_linear) task that replaces a task of a `tied` mixture, if there are kernels for it (the
+/// `requested` one, if any) and it is not slower.
 ///
-/// It takes as long as an E-step of diagonal covariances. It is slower only where `fused` is chosen: there only the
-/// launches take time, or the products are too few for `fused_mma` to gain without them.
+/// It takes at most as long as a task of diagonal covariances. An E-step is slower only where `fused` is chosen: there
+/// only the launches take time, or the products are too few for `fused_mma` to gain without them. Totals and scores
+/// gain less than a launch takes if samples and components are few.
 pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
-    if task.operation != Operation::EStep || task.covariance != Covariance::Tied || task.gaps {
+    if task.covariance != Covariance::Tied || task.gaps {
         return None;
     }
     let linear = Task { covariance: Covariance::TiedLinear, digits: Digits::Expandable, ..*task };
-    let suits = match requested {
-        Some(family) => family.problem(&linear, limits).is_none(),
-        None => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
+    let suits = match (requested, task.operation) {
+        (Some(family), _) => family.problem(&linear, limits).is_none(),
+        (None, Operation::EStep) => !(suits_fused(task, limits) || families(&linear, limits).is_empty()),
+        (None, _) => {
+            task.n.saturating_mul(task.k * task.d) >= LINEAR && !families(task, limits).contains(&(&SMALL_K as _))
+        }
     };
     suits.then_some(linear)
 }
@@ -219,7 +227,7 @@ pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Vari
     let Task { n, k, d, covariance, .. } = *task;
     let task = Task { operation: Operation::EStep, digits: Digits::Expandable, ..*task };
     let parameters = k * (d * (d + 1) / 2);
-    let suits = covariance == Covariance::Full && d >= WIDE_OF_WARPGROUPS && parameters >= MANY_PARAMETERS;
+    let suits = covariance == Covariance::Full && d >= WIDE_TOTAL && parameters >= MANY_PARAMETERS;
     let family: &dyn Family = &WHITENED_WGMMA;
     if !suits || n.saturating_mul(parameters) < LONG_TOTAL || family.problem(&task, limits).is_some() {
         return None;

@@ -19,6 +19,7 @@ use fused::Moments;
 use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
+use tiled::Form;
 use whitened_wgmma::Shape as Whitened;
 
 /// The name of a kernel whose argument is of type `A`.
@@ -221,14 +222,13 @@ entries! {
     /// The bias of the device's approximate 2^x.
     fn exp2_bias() -> exp2_bias::Exp2BiasArgs = "exp2_bias";
 
-    /// Total, scores and exponents in tiles of `rows` (8 or 16) components or rows of triangles. `gaps`: for samples
-    /// with missing values, with diagonals in tiles of 8.
-    fn tiled(rows: usize in [8, 16], full: bool in BOTH, gaps: bool in BOTH) -> tiled::TiledArgs =
-        "tiled{}{rows}", match (full, gaps) {
-            (true, _) => "_full",
-            (false, true) => "_observed",
-            (false, false) => "",
-        }; if !gaps || rows == 8;
+    /// Total, scores and exponents in tiles of `rows` (8 or 16; 8 with missing values) components or rows of triangles.
+    fn tiled(rows: usize in [8, 16], form: Form in Form::ALL) -> tiled::TiledArgs = "tiled{}{rows}", match form {
+        Form::Diagonal => "",
+        Form::Observed => "_observed",
+        Form::Linear => "_linear",
+        Form::Full => "_full",
+    }; if form != Form::Observed || rows == 8;
 
     /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
     fn fused(moments: Moments in Moments::ALL, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)

@@ -5,6 +5,7 @@ use crate::likelihood::NearSets;
 use crate::plan::task::{Digits, Operation, Task};
 use gmm_core::backends::enough_digits::FramedEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
+use gmm_core::data::samples::Samples;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::likelihood::small_k;
@@ -159,6 +160,66 @@ fn small_k_takes_weights() {
     }
 }
 
+/// Returns whether a `tied` mixture's totals and scores by `tiled` come from linear terms, which is the same for both.
+fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
+    let mut evaluator = float32(samples, "tiled");
+    let mut of = |operation| evaluator.prepared(operation, mixture).unwrap().0.is_linear();
+    let both = [Operation::Total, Operation::Scores].map(&mut of);
+    assert_eq!(both[0], both[1]);
+    both[0]
+}
+
+/// Returns a `tied` mixture and samples of its size, around the origin or far from it.
+fn tied_problem(rng: &mut impl Rng, (n, k, d): (usize, usize, usize), origin: f32) -> (Mixture, Array2<f32>) {
+    let mixture = of_type(rng, CovarianceType::Tied, k, d);
+    let means = &mixture.means() + f64::from(origin);
+    let mixture = Mixture::new(mixture.weights().to_owned(), means, mixture.covariances().clone()).unwrap();
+    (mixture, normal(rng, n, d) + origin)
+}
+
+#[test]
+fn tiled_takes_linear_terms() {
+    for (i, k) in [1, 3, 8, 9, 33].into_iter().enumerate() {
+        for (j, d) in [1, 2, 13, 31, 64].into_iter().enumerate() {
+            let mut rng = ChaCha8Rng::seed_from_u64((10 * i + j) as u64);
+            let n = [300, 257, 1, 515][(i + j) % 4];
+            let (mixture, mut x) = tied_problem(&mut rng, (n, k, d), 0.0);
+            if n > 1 {
+                x.row_mut(n / 2).fill(6.0);
+            }
+            let weights = Array1::from_shape_fn(n, |i| ((i * 7 + 1) % 5) as f64 / 2.0);
+            let of_weights = Some(weights.view());
+            for (weights, kernel) in
+                [(None, "tiled/2:64x1:0"), (None, "tiled/64:128x1:0"), (of_weights, "tiled/16:32x1:0")]
+            {
+                let samples = samples(&x, weights);
+                assert!(is_linear(&samples, &mixture), "K={k} D={d}");
+                Problem::new(samples, &mixture).total_and_scores(kernel);
+            }
+        }
+    }
+}
+
+/// The frame takes away the origin, but not the distance of components that are far from each other.
+#[test]
+fn linear_terms_of_distant_components_are_not_used() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let (mixture, x) = tied_problem(&mut rng, (300, 5, 3), 1e6);
+    let (near, weights) = (samples(&x, None), mixture.weights().to_owned());
+    assert!(is_linear(&near, &mixture));
+    Problem::new(near, &mixture).total_and_scores("tiled/1:64x1:0");
+    let mut x = normal(&mut rng, 300, 3);
+    let mut means = Array2::zeros((5, 3));
+    for c in 0..5 {
+        means.row_mut(c).fill(200.0 * c as f64);
+        x.slice_mut(s![60 * c..60 * (c + 1), ..]).mapv_inplace(|v: f32| v + 200.0 * c as f32);
+    }
+    let distant = samples(&x, None);
+    let mixture = Mixture::new(weights, means, mixture.covariances().clone()).unwrap();
+    assert!(!is_linear(&distant, &mixture));
+    Problem::new(distant, &mixture).total_and_scores("tiled/1:64x1:0");
+}
+
 /// Full covariances: every size and grid, and components of weight zero right on the data.
 #[test]
 fn small_k_takes_full_covariances_of_every_size() {
@@ -236,8 +297,8 @@ fn tiled_takes_every_shape() {
                 continue;
             }
             let problem = Problem::new(samples(&x, None), &mixture);
-            for rows in [8, 16] {
-                problem.total_and_scores(&format!("tiled{rows}/{across}:{threads}x{per_multiprocessor}:0"));
+            for split in [across, 16 * across] {
+                problem.total_and_scores(&format!("tiled/{split}:{threads}x{per_multiprocessor}:0"));
             }
         }
     }
@@ -278,7 +339,7 @@ fn far_samples_are_finite() {
         let problem = Problem::new(samples(&x, None), &mixture);
         assert!(problem.scores.iter().all(|v| v.is_finite()) && problem.scores[far[0]] < -1e5);
         problem.total("small_k:32x1:0");
-        for kernel in ["tiled8/1:32x1:0", "tiled16/2:64x1:0", "pair/4:128x1:0"] {
+        for kernel in ["tiled/1:32x1:0", "tiled/32:64x1:0", "pair/4:128x1:0"] {
             problem.total_and_scores(kernel);
         }
         check_batch(&x, &[mixture.clone(), mixture.clone()], "batch/2:32x1:0");
@@ -339,7 +400,7 @@ fn tiled_takes_missing_values() {
         let mut x = with_holes(&mut rng, x, share);
         x.row_mut(n / 2).fill(f32::NAN);
         x[[0, d - 1]] = if n > 1 { 40.0 } else { f32::NAN };
-        Problem::new(samples(&x, None), &mixture).total_and_scores(&format!("tiled8/{across}:{threads}x1:0"));
+        Problem::new(samples(&x, None), &mixture).total_and_scores(&format!("tiled/{across}:{threads}x1:0"));
     }
 }
 
@@ -358,7 +419,7 @@ fn weight_zero_contributes_nothing() {
     let weights = Array1::from_shape_fn(k, |c| if (8..16).contains(&c) { 0.125 } else { 0.0 });
     let mixture = Mixture::new(weights, means, full.covariances().clone()).unwrap();
     let problem = Problem::new(samples(&x, None), &mixture);
-    for kernel in ["tiled8/1:32x1:0", "tiled8/4:128x1:0", "tiled16/2:64x1:0", "pair/8:256x1:0"] {
+    for kernel in ["tiled/1:32x1:0", "tiled/4:128x1:0", "tiled/32:64x1:0", "pair/8:256x1:0"] {
         problem.total_and_scores(kernel);
     }
     check_batch(&x, &[mixture.clone(), mixture], "batch/2:32x1:0");

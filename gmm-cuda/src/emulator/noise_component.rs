@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-4;
 
 #[test]
 fn totals_and_scores_know_noise() {
-    for (kernel, k, d) in [("small_k", 3, 2), ("tiled8", 5, 20), ("tiled16", 9, 7), ("pair", 4, 5), ("general", 3, 6)] {
+    for (kernel, k, d) in [("small_k", 3, 2), ("tiled", 5, 20), ("tiled", 9, 7), ("pair", 4, 5), ("general", 3, 6)] {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let x = normal(&mut rng, 90, d);
         for mixture in with_noise(&mut rng, k, d).filter(|mixture| kernel != "pair" || mixture.factor().is_none()) {

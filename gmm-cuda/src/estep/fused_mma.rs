@@ -66,7 +66,8 @@ impl Family for FusedMmaFamily {
             ),
             false => ("fused_mma", "the E-step in one read of the data, on the tensor cores"),
         };
-        Facts { unit: Unit::Mma, gaps: !self.expanded, ..Facts::complete(name, about, &[Operation::EStep]) }
+        let complete = Facts::complete(name, about, &[Operation::EStep]);
+        Facts { unit: Unit::Mma, gaps: !self.expanded, linear: true, ..complete }
     }
 
     fn sizes(&self) -> String {

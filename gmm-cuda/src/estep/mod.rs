@@ -7,6 +7,7 @@ pub(crate) mod fused_mma;
 pub(crate) mod fused_mma_layout;
 pub(crate) mod launch;
 pub(crate) mod layouts;
+pub(crate) mod linear;
 pub(crate) mod moments;
 pub(crate) mod operand;
 pub(crate) mod pieces;
@@ -144,7 +145,7 @@ impl EStep {
         let task = Task::new(Operation::EStep, data, mixture);
         let family = requested.and_then(Requested::family);
         let Some(task) = families::linear(&task, family, &chooser.gpu.limits) else { return Ok(None) };
-        let Some(moments) = self.moments(data, chooser)? else { return Ok(None) };
+        let Some(moments) = self.moments(data)? else { return Ok(None) };
         let (_, coefficients) = mem::take(&mut self.spare);
         let layout = TensorCoresLayout::of_linear(coefficients, mixture, data.frame(), &moments);
         if !layout.expandable() {
@@ -183,21 +184,21 @@ impl EStep {
     /// Returns the moments of the samples, by the E-step of one component; `None` if no kernels here compute them.
     ///
     /// The tensor cores are excluded, because they cut off the last digits of sums and round weights to float16: all
-    /// E-steps of `tied` mixtures have these digits, which cost next to nothing once. So variants are not timed either.
-    fn moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Arc<Moments>>> {
+    /// evaluations of `tied` mixtures have these digits, which cost next to nothing once. So variants are not timed either.
+    pub fn moments(&mut self, data: &mut DeviceSamples<f32>) -> Result<Option<Arc<Moments>>> {
         if let Some(moments) = &self.moments {
             return Ok(moments.clone());
         }
-        let moments = self.new_moments(data, chooser)?.map(Arc::new);
+        let moments = self.new_moments(data)?.map(Arc::new);
         Ok(self.moments.insert(moments).clone())
     }
 
-    fn new_moments(&mut self, data: &mut DeviceSamples<f32>, chooser: &Chooser<'_>) -> Result<Option<Moments>> {
+    fn new_moments(&mut self, data: &mut DeviceSamples<f32>) -> Result<Option<Moments>> {
         // The variances of a very wide or narrow frame may leave the range of float64.
         let Ok(mixture) = Moments::mixture(data.frame()) else { return Ok(None) };
         let task = Task::new(Operation::EStep, data, &mixture);
         let general: &dyn Family = &GENERAL;
-        let first = candidates(&task, None, &chooser.gpu.limits).into_iter().find(|first| first.family != general);
+        let first = candidates(&task, None, &data.gpu().limits).into_iter().find(|first| first.family != general);
         let Some(variant) = first else { return Ok(None) };
         let layouts = Layouts::new(data, &mixture, Spare::default())?;
         let task = Task { central: variant.family.is_central(&layouts), ..task };

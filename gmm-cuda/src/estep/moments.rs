@@ -1,4 +1,5 @@
-//! The second moments of all samples, which no mixture changes. A `tied` E-step adds them to its linear terms.
+//! The second moments of all samples, which no mixture changes. An E-step or a total of a `tied` mixture adds them to its
+//! linear terms.
 use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;
@@ -56,7 +57,7 @@ impl Moments {
     }
 }
 
-/// The quadratic terms of the samples in the E-step of a `tied` mixture: the same for all components.
+/// The quadratic terms of the samples under a `tied` mixture: the same for all components.
 #[derive(Debug, Clone)]
 pub(crate) struct Quadratic {
     moments: Arc<Moments>,

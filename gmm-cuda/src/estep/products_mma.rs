@@ -43,7 +43,8 @@ impl Family for ProductsFamily {
         };
         let about = "the E-step by products of features on the tensor cores";
         let complete = Facts::complete(name, about, &[Operation::EStep]);
-        Facts { unit: self.unit, covariances, gaps: self.unit == Unit::Wgmma, large_memory: true, ..complete }
+        let gaps = self.unit == Unit::Wgmma;
+        Facts { unit: self.unit, covariances, gaps, linear: true, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {

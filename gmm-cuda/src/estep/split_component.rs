@@ -6,18 +6,19 @@ use gmm_core::backends::device_parameters::{
     ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
 };
 use gmm_core::data::frame::Frame;
-use gmm_core::model::covariances::Covariances;
-use gmm_core::model::linalg::{at_once, map_rows, product, row_major, sum_of, vectorised};
+use gmm_core::model::linalg::{row_major, sum_of, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
-use ndarray::{Array2, ArrayView1, Axis, s};
-use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 use std::mem::take;
 
 /// The largest expected error of an exponent (root mean square, in units of log₂) for these kernels. Rounding errors
 /// differ between samples, so sums over samples are far nearer to the truth.
 const EXPONENT_ERROR: f64 = 2e-4;
+
+/// The largest error of an exponent (root mean square, in units of log₂) for a log-likelihood alone, whose differences
+/// a sampler needs: the expected sum of the roundings of 10⁶ samples is then at most 0.02.
+pub(super) const TOTAL_ERROR: f64 = 3e-5;
 
 /// A component of a mixture for these kernels.
 ///
@@ -179,83 +180,6 @@ impl Component {
         (Self::new(parameters.seed[c], parameters.weight[c], determinant, largest, error), distance)
     }
 }
-
-/// A component's linear terms under one covariance of all components (`tied`): log₂ of its part of the likelihood is q
-/// = `constant` + a·x, less −½·xᵀΣ⁻¹x·log₂e, the same for all components.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LinearTerm {
-    /// It includes log₂ of the component's weight.
-    pub(super) constant: f64,
-    /// The largest q of any sample.
-    pub(super) most: f64,
-    largest: f32,
-    error: f64,
-}
-
-impl LinearTerm {
-    /// Writes the coefficients of each component, zeros for squares and without weight.
-    ///
-    /// The coefficients a = Σ⁻¹·μ·log₂e are rounded to pairs of float16 numbers, which makes them those of another mean
-    /// μ̃ = Σ·a / log₂e. The constant is that mean's, −½·μ̃ᵀΣ⁻¹μ̃·log₂e = −½·aᵀΣa / log₂e, so that the density is
-    /// normalised.
-    ///
-    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and xⱼ is about √(Σⱼⱼ +
-    /// μⱼ²) for the samples that the component explains.
-    pub(super) fn of_each(mixture: &Mixture, frame: &Frame, coefficients: &mut [f32]) -> Vec<Option<Self>> {
-        let (Covariances::Tied(sigma), Covariances::Tied(precision)) = (mixture.covariances(), mixture.precisions())
-        else {
-            return Vec::new();
-        };
-        let d = mixture.n_features();
-        // A product of matrices takes a small part of the time of a product for each component.
-        let groups = coefficients.par_chunks_mut(TOGETHER * 2 * d).enumerate();
-        let terms = map_rows(groups, at_once(TOGETHER * d * d / 4), |(group, rows)| {
-            let first = group * TOGETHER;
-            let alive = |i: usize| mixture.weights()[first + i] > 0.0;
-            let means = mixture.means().slice_move(s![first..first + rows.len() / (2 * d), ..]);
-            let exact = product((&means - &ArrayView1::from(&frame.shift)).view(), precision.view());
-            let mut held = Array2::zeros(exact.dim());
-            for (i, row) in rows.chunks_exact_mut(2 * d).enumerate() {
-                for (j, to) in row.chunks_exact_mut(2).enumerate() {
-                    let first = if alive(i) { LOG2_E * exact[[i, j]] * frame.inverse[j] } else { 0.0 };
-                    let first = pair_of_halves(first as f32 / ONE);
-                    to.copy_from_slice(&[first, 0.0]);
-                    held[[i, j]] = f64::from(first) * f64::from(ONE) * frame.scale[j];
-                }
-            }
-            let quadratic = (product(held.view(), sigma.view()) * held).sum_axis(Axis(1));
-            let term = |(i, row): (usize, &[f32])| {
-                alive(i).then(|| Self::new(mixture, frame, first + i, row, -0.5 * quadratic[i] / LOG2_E))
-            };
-            rows.chunks_exact(2 * d).enumerate().map(term).collect::<Vec<_>>()
-        });
-        terms.into_iter().flatten().collect()
-    }
-
-    /// Returns the term of a component with these coefficients, and the quadratic part of its constant.
-    fn new(mixture: &Mixture, frame: &Frame, c: usize, row: &[f32], quadratic: f64) -> Self {
-        let (mut of_terms, mut most) = (0.0, 0.0);
-        for (j, both) in row.chunks_exact(2).enumerate() {
-            let a = f64::from(both[0]) * f64::from(ONE);
-            of_terms += a * a * mean_and_size(mixture, frame, c, j).1;
-            most += a.abs() * LARGEST_FEATURE;
-        }
-        let constant = mixture.log2_weight(c) + quadratic;
-        let largest = largest(row);
-        Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, row.len() / 2) }
-    }
-
-    /// Returns the component, with exponents reduced by the common `offset`.
-    pub(super) fn component(&self, offset: f64) -> Component {
-        Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
-    }
-}
-
-/// The components whose terms one product of matrices computes.
-const TOGETHER: usize = 32;
-
-/// The size of the largest feature of any sample, by the choice of the frame.
-const LARGEST_FEATURE: f64 = 8.0;
 
 /// A feature of a component with a diagonal covariance, as the kernels hold it.
 pub(super) struct Feature {

@@ -1,8 +1,9 @@
 //! Parameters and results of the kernels of `products_mma`. Nothing here calls CUDA.
 use super::centres::{distance, larger, mean_in_frame};
+use super::linear::{self, FAR, LinearTerm};
 use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
-use super::split_component::{Component, LinearTerm, largest, of_observed, pair_of_halves, power};
+use super::split_component::{Component, TOTAL_ERROR, largest, of_observed, pair_of_halves, power};
 use super::whitened_shapes::WhitenedShapes;
 use gmm_core::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
 use gmm_core::data::frame::Frame;
@@ -10,19 +11,11 @@ use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::linalg::{at_once, map_rows, matrices_at_once, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::fused_mma;
-use gmm_kernels::estep::products_mma::{FEATURE_SCALE, PRODUCT_SCALE};
+use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
 use ndarray::parallel::prelude::*;
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// The largest error of an exponent (root mean square, in units of log₂) for a log-likelihood alone, whose differences
-/// a sampler needs: the expected sum of the roundings of 10⁶ samples is then at most 0.02.
-const TOTAL_ERROR: f64 = 3e-5;
-
-/// The limit for mixtures [`of_linear`](TensorCoresLayout::of_linear) terms of the squared distances of features from
-/// the centre, over the features' variances given the others, in the mean over samples and features: it keeps the error
-/// of a log-likelihood to about 10⁻⁶ of itself.
-const FAR: f64 = 64.0;
 /// Fewest samples for each unit of [`Moments::spread`], s²: responsibilities, times the samples' weights, are rounded
 /// to float16, by 2·10⁻⁴ of themselves in the mean square. This moves means by that many standard deviations over √N in
 /// each feature, and so Σₖ nₖ·mₖ·mₖᵀ, unlike the moments of all samples, by √2·s times as much of the scatter, in norm:
@@ -123,7 +116,12 @@ impl TensorCoresLayout {
     pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
         let (k, d) = mixture.means().dim();
         let mut coefficients = numbers_in(memory, k * 2 * d);
-        let terms = LinearTerm::of_each(mixture, frame, &mut coefficients);
+        let terms = LinearTerm::of_each(mixture, frame, pair_of_halves, &mut coefficients);
+        for row in coefficients.chunks_exact_mut(2 * d) {
+            for j in (0..d).rev() {
+                (row[2 * j], row[2 * j + 1]) = (row[j] / ONE, 0.0);
+            }
+        }
         let largest = |of: fn(&LinearTerm) -> f64| terms.iter().flatten().map(of).fold(f64::NEG_INFINITY, larger);
         let mut offset = largest(|term| term.constant);
         // Exponents of diagonal covariances are not above zero, and `fused_mma` takes out the maximum of up to a tile
@@ -138,20 +136,7 @@ impl TensorCoresLayout {
             true => components.iter().map(|component| component.error_at(0.0)).collect(),
             false => vec![f64::INFINITY],
         };
-        // The constants of an exponent without its quadratic part: log₂ of the density's factor.
-        let factor = (mixture.log_det(0) + d as f64 * std::f64::consts::TAU.ln()) / -2.0;
-        let parameters = DeviceParameters {
-            n_components: k,
-            n_features: d,
-            scale: Vec::new(),
-            shift: Vec::new(),
-            around_means: false,
-            weight: Vec::new(),
-            seed: Vec::new(),
-            offset: offset + factor * std::f64::consts::LOG2_E,
-            matrices: Matrices::Diagonal,
-            gaps: None,
-        };
+        let parameters = linear::parameters(mixture, Vec::new(), &components, offset);
         let layout = Self::of(mixture, parameters.into(), components, errors);
         let quadratic = layout.expandable().then(|| Quadratic::new(mixture, moments));
         Self { coefficients, quadratic, ..layout }
@@ -192,7 +177,7 @@ impl TensorCoresLayout {
 
     /// Returns the mean over the mixture's samples of log₂ of the factor by which weights are too small.
     pub fn missing(&self, mixture: &Mixture) -> f64 {
-        mixture.weights().iter().zip(&self.components).map(|(weight, component)| weight * component.missing).sum()
+        linear::missing(mixture, &self.components)
     }
 
     pub fn into_memory(self) -> Vec<f32> {

@@ -12,6 +12,7 @@ use crate::device::memory::{Numbers, copied};
 use crate::device::require;
 use crate::device::stream::Running;
 use crate::likelihood::Tiled;
+use crate::likelihood::layout::form;
 use crate::plan::family::{Facts, Family, Variant, no_room};
 use crate::plan::task::{Operation, Shape, Task};
 use gmm_core::error::{Error, Result};
@@ -134,7 +135,7 @@ impl WeightedSums {
         };
         let pairs = if full { pairs(d) } else { vec![[0; 2]] };
         let kernels = Self {
-            tiled: gpu.kernel(&entries::tiled(rows, full, false), None)?,
+            tiled: gpu.kernel(&entries::tiled(rows, form(task)), None)?,
             weighted_sums: kernel,
             task: *task,
             rows,
@@ -168,8 +169,7 @@ impl PieceKernels for WeightedSums {
             cached_quads: u32::MAX,
             k: self.task.k,
             rows: self.rows,
-            full: self.shape.full,
-            gaps: false,
+            form: form(&self.task),
             across: self.across,
             parameters: at.parameters.part(likelihood)?,
             weighted: self.task.weighted,
@@ -178,7 +178,7 @@ impl PieceKernels for WeightedSums {
             output,
         };
         let blocks = columns.n().div_ceil(Tiled::block_samples(TILED_BLOCK, self.across)).min(blocks as usize) as u32;
-        let shared = tiled::shared_bytes(self.rows, false, TILED_BLOCK, self.across);
+        let shared = tiled::shared_bytes(self.rows, form(&self.task), TILED_BLOCK, self.across);
         let running = at.stream.launch(self.tiled, Grid::new(blocks, TILED_BLOCK, shared), likelihoods)?.borrowed();
         let shape = &self.shape;
         let grid = Grid::new(shape.blocks(), shape.block(), shape.shared_bytes()).slices(slices);

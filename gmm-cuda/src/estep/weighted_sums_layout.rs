@@ -2,7 +2,7 @@
 use super::centres::{NEAR, farthest, means_in_frame};
 use super::sums::Sums;
 use crate::device::memory::sections;
-use crate::likelihood::layout;
+use crate::likelihood::layout::{self, form};
 use crate::plan::task::Task;
 use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::data::frame::Frame;
@@ -53,10 +53,8 @@ impl WeightedSumsLayout {
 
     /// Writes the parameters to their [`parameters`] for a task of the mixture.
     pub fn write(&self, task: &Task, rows: usize, out: &mut [f32]) {
-        let (scales, constants) = layout::tiled_lengths(task.k, task.d, rows, task.full(), false);
         let [_, weights, centres] = parameters(task, rows);
-        let (scales, rest) = out.split_at_mut(scales);
-        layout::write_tiled(&self.parameters, rows, scales, &mut rest[..constants]);
+        layout::write_tiled(&self.parameters, rows, form(task), out);
         out[weights][..self.weights.len()].copy_from_slice(&self.weights);
         out[centres][..self.centres.len()].copy_from_slice(&self.centres);
     }
@@ -117,7 +115,7 @@ impl WeightedSumsLayout {
 /// Returns the places of the parameters, in sections of whole 16 bytes: of `tiled` with these rows, weights, centres.
 pub(crate) fn parameters(task: &Task, rows: usize) -> [Range<usize>; 3] {
     let Task { k, d, central, .. } = *task;
-    let (scales, constants) = layout::tiled_lengths(k, d, rows, task.full(), false);
+    let (scales, constants) = layout::tiled_lengths(k, d, rows, form(task));
     let padded = k.next_multiple_of(COMPONENTS);
     let lengths = [scales + constants, padded, if central { padded * d } else { 0 }];
     sections(lengths.map(|len| len.next_multiple_of(4)))

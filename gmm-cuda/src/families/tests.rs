@@ -197,6 +197,14 @@ fn tied_esteps_are_linear() {
         requested("fused_mma") && requested("expanded_mma") && requested("products_mma") && requested("products_wgmma")
     );
     assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
+    for operation in [Operation::Total, Operation::Scores] {
+        let other =
+            |n, k, d| linear(&Task { operation, ..task(n, k, d) }, None, &H200).map(|task| families(&task, &H200));
+        let tiled: Option<Vec<&dyn Family>> = Some(vec![&TILED]);
+        assert_eq!((other(1_000_000, 128, 2), other(1_000, 128, 2)), (tiled.clone(), None));
+        // `small_k` computes totals with one product of a triangle.
+        assert_eq!(other(1_000_000, 8, 13), tiled.filter(|_| operation == Operation::Scores));
+    }
     for other in [
         Task { covariance: Covariance::Full, ..task(1_000_000, 64, 32) },
         Task { gaps: true, ..task(1_000_000, 8, 13) },
@@ -209,7 +217,7 @@ fn tied_esteps_are_linear() {
 fn a_variant_survives_its_text() {
     for text in [
         "small_k:128x4:28",
-        "tiled16/2:128x3:all",
+        "tiled/32:128x3:all",
         "pair/8:256x8:all",
         "pair/1:32x8:all",
         "batch/16:64x6:0",
@@ -228,7 +236,7 @@ fn a_variant_survives_its_text() {
         assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
     }
     let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \
-        tiled8/8:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
+        tiled/8:128x1:all tiled/24:128x1:all small_k:128x0:0 small_k:2048x1:0 small_k:128x4:-1 small_k:128x4:0:0 batch/0:64x1:0 \
         weighted_sums/4:128x1:all products_mma/3:256x1:all products_mma/1:1024x1:all \
         products_wgmma:128x1:all products_wgmma/2:384x1:all whitened_wgmma:256x1:all batch_wgmma/64:160x1:0 batch_wgmma/65:512x1:0";
     for text in bad.split_whitespace() {
@@ -240,7 +248,7 @@ fn a_variant_survives_its_text() {
 fn the_grid_covers_the_work_and_no_more() {
     let variant: Variant = "small_k:128x4:0".parse().unwrap();
     assert_eq!([1, 512, 513, 1 << 30].map(|n| variant.blocks(n, 132)), [1, 1, 2, 528]);
-    let variant: Variant = "tiled16/2:128x3:all".parse().unwrap();
+    let variant: Variant = "tiled/32:128x3:all".parse().unwrap();
     assert_eq!([512, 513].map(|n| variant.blocks(n, 132)), [1, 2]);
     let variant: Variant = "pair/8:256x3:all".parse().unwrap();
     assert_eq!([32, 33].map(|n| variant.blocks(n, 132)), [1, 2]);

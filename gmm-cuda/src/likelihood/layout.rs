@@ -1,6 +1,8 @@
 //! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
+use crate::plan::task::{Covariance, Task};
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
-use gmm_kernels::likelihood::{small_k, tiled};
+use gmm_kernels::likelihood::small_k;
+use gmm_kernels::likelihood::tiled::Form;
 
 /// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and so
 /// far above the smallest number that differences of the two stay finite.
@@ -59,21 +61,26 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
     }
 }
 
-/// Returns the sizes of the parameters of `tiled` with groups of `t` components: number of groups, length of `sm` and
-/// `constants`; `gaps`: whether values are missing.
-pub(crate) fn tiled_sizes(k: usize, d: usize, t: usize, gaps: bool) -> (usize, usize, usize) {
-    let groups = k.div_ceil(t);
-    (groups, groups * d * tiled::numbers(gaps) * t, groups * 2 * t)
+/// Returns the form of a task's exponents in `tiled`.
+pub(crate) fn form(task: &Task) -> Form {
+    match task.covariance {
+        Covariance::Full | Covariance::Tied => Form::Full,
+        Covariance::TiedLinear => Form::Linear,
+        Covariance::Diagonal if task.gaps => Form::Observed,
+        Covariance::Diagonal => Form::Diagonal,
+    }
 }
 
-/// Writes the components in groups of `t`: s, m and, with missing values, c to `sm`, (groups, D, 2 or 3, T); w and seed
-/// to `constants`, (groups, 2, T).
-pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32], constants: &mut [f32]) {
-    let (components, d) = (parameters.n_components, parameters.n_features);
-    let gaps = parameters.gaps.as_ref();
-    let numbers = tiled::numbers(gaps.is_some());
-    let (_, scales, of_constants) = tiled_sizes(components, d, t, gaps.is_some());
-    debug_assert_eq!((sm.len(), constants.len()), (scales, of_constants));
+/// Writes the components in groups of `t`: s, m and, with missing values, c, or a alone to `sm`, (groups, D, numbers,
+/// T); w and seed to `constants`, (groups, 2, T).
+pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, form: Form, sm: &mut [f32], constants: &mut [f32]) {
+    let (components, d, numbers) = (parameters.n_components, parameters.n_features, form.numbers());
+    debug_assert_eq!((sm.len(), constants.len()), tiled_lengths(components, d, t, form));
+    let number = |place: usize, at: usize| match place {
+        0 => parameters.scale[at],
+        1 => parameters.shift[at],
+        _ => parameters.gaps.as_ref().map_or(0.0, |gaps| -gaps.constants[at]),
+    };
     for (group, (sm, constants)) in
         sm.chunks_exact_mut(d * numbers * t).zip(constants.chunks_exact_mut(2 * t)).enumerate()
     {
@@ -83,25 +90,18 @@ pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, sm: &mut [f32
             constants[l] = if alive { parameters.weight[k] } else { 0.0 };
             constants[t + l] = if alive { parameters.seed[k] } else { DEAD_SEED };
             for (j, sm) in sm.chunks_exact_mut(numbers * t).enumerate() {
-                sm[l] = if alive { parameters.scale[k * d + j] } else { 0.0 };
-                sm[t + l] = if alive { parameters.shift[k * d + j] } else { 0.0 };
-                if let Some(gaps) = gaps {
-                    sm[2 * t + l] = if alive { -gaps.constants[k * d + j] } else { 0.0 };
+                for (place, sm) in sm.chunks_exact_mut(t).enumerate() {
+                    sm[l] = if alive { number(place, k * d + j) } else { 0.0 };
                 }
             }
         }
     }
 }
 
-/// Returns the sizes of the parameters of `tiled`'s `full` kernels with bands of `t` rows: `sm` and `constants`.
-pub(crate) fn triangle_sizes(k: usize, d: usize, t: usize) -> (usize, usize) {
-    (k * d.div_ceil(t) * (d + 1) * t, (2 * k).next_multiple_of(4))
-}
-
 /// Writes triangles in bands of `t` rows: A and below it b to `a`, (K, ⌈D / T⌉, D + 1, T); w and seed, (K, 2).
 pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f32], constants: &mut [f32]) {
     let (components, d) = (parameters.n_components, parameters.n_features);
-    debug_assert_eq!((a.len(), constants.len()), triangle_sizes(components, d, t));
+    debug_assert_eq!((a.len(), constants.len()), tiled_lengths(components, d, t, Form::Full));
     a.fill(0.0);
     constants.fill(0.0);
     for (k, component) in a.chunks_exact_mut(d.div_ceil(t) * (d + 1) * t).enumerate() {
@@ -111,7 +111,6 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
         if !alive {
             continue;
         }
-        // Not called for diagonals, which `groups` writes.
         let matrix = parameters.triangle(k);
         for (number, band) in component.chunks_exact_mut((d + 1) * t).enumerate() {
             for (l, i) in (number * t..d.min((number + 1) * t)).enumerate() {
@@ -124,22 +123,24 @@ pub(crate) fn triangles(parameters: &DeviceParameters<f32>, t: usize, a: &mut [f
     }
 }
 
-/// Returns the lengths of the parameters of `tiled` with groups of `rows` components, or bands of `rows` rows: scales
-/// and shifts, and constants; `gaps`: whether values are missing.
-pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, full: bool, gaps: bool) -> (usize, usize) {
-    if full {
-        triangle_sizes(k, d, rows)
-    } else {
-        let (_, scales, constants) = tiled_sizes(k, d, rows, gaps);
-        (scales, constants)
+/// Returns the lengths of the parameters of `tiled` with groups of `rows` components, or bands of `rows` rows: numbers
+/// of features, and constants.
+pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, form: Form) -> (usize, usize) {
+    let groups = k.div_ceil(rows);
+    match form {
+        Form::Full => (k * d.div_ceil(rows) * (d + 1) * rows, (2 * k).next_multiple_of(4)),
+        _ => (groups * d * form.numbers() * rows, groups * 2 * rows),
     }
 }
 
-/// Writes the components in groups of `rows`, or their triangles in bands of this many rows.
-pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, scales: &mut [f32], constants: &mut [f32]) {
-    match parameters.matrices {
-        Matrices::Diagonal => groups(parameters, rows, scales, constants),
-        Matrices::Each(_) | Matrices::Shared(_) => triangles(parameters, rows, scales, constants),
+/// Writes the components in groups of `rows`, or their triangles in bands of this many rows: first the numbers of
+/// features, then the constants.
+pub(crate) fn write_tiled(parameters: &DeviceParameters<f32>, rows: usize, form: Form, out: &mut [f32]) {
+    let (scales, constants) = tiled_lengths(parameters.n_components, parameters.n_features, rows, form);
+    let (scales, constants) = out[..scales + constants].split_at_mut(scales);
+    match form {
+        Form::Full => triangles(parameters, rows, scales, constants),
+        _ => groups(parameters, rows, form, scales, constants),
     }
 }
 
@@ -178,10 +179,11 @@ mod tests {
         assert_eq!(small_k[3..], [[0.0; 8]; 5]);
 
         // Two groups of two: the last place is padding, and component 1, without weight, is written like padding.
-        let (groups_, sm, constants) = tiled_sizes(3, 2, 2, false);
-        assert_eq!((groups_, sm, constants), (2, 16, 8));
-        let (mut sm, mut constants) = (vec![f32::NAN; sm], vec![f32::NAN; constants]);
-        groups(&p, 2, &mut sm, &mut constants);
+        let (sm, constants) = tiled_lengths(3, 2, 2, Form::Diagonal);
+        assert_eq!((sm, constants), (16, 8));
+        let mut out = vec![f32::NAN; sm + constants];
+        write_tiled(&p, 2, Form::Diagonal, &mut out);
+        let (sm, constants) = out.split_at(sm);
         assert_eq!(sm[..8], [p.scale[0], 0.0, p.shift[0], 0.0, p.scale[1], 0.0, p.shift[1], 0.0]);
         assert_eq!(sm[8..], [p.scale[4], 0.0, p.shift[4], 0.0, p.scale[5], 0.0, p.shift[5], 0.0]);
         assert_eq!(constants[..4], [p.weight[0], 0.0, p.seed[0], DEAD_SEED]);

@@ -1,7 +1,7 @@
-//! `tiled8`, `tiled16` and their kernels for triangles: any K and D, sample weights, scores, exponents for the E-step.
+//! `tiled`: any K and D, sample weights, scores, exponents for the E-step.
 use super::exponents::Exponents;
 use super::launch::{LikelihoodKernels, Sets, Work};
-use super::layout;
+use super::layout::{self, form};
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::{Grid, Kernel};
 use crate::device::launch::launch;
@@ -11,31 +11,30 @@ use crate::device::samples::Columns;
 use crate::device::stream::Running;
 use crate::device::workspace::{Output, Workspace};
 use crate::plan::family::{Facts, Family, Variant, fitting};
-use crate::plan::task::{Operation, Shape, Task};
+use crate::plan::task::{Covariance, Operation, Shape, Task};
+use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::error::Result;
 use gmm_kernels::entries;
-use gmm_kernels::likelihood::tiled::{self, TiledArgs, WARP_SAMPLES, shared_bytes};
+use gmm_kernels::likelihood::tiled::{self, Form, TiledArgs, WARP_SAMPLES, shared_bytes};
 use gmm_kernels::simt::WARP;
 use std::ptr;
 use std::sync::Arc;
 
-/// `tiled8`: totals and scores of any shape, in tiles of eight components, or of eight rows of a triangle. Its split is
-/// the warps of a block along the components.
-pub static TILED8: TiledFamily = TiledFamily { rows: 8 };
-/// `tiled16`: the same in tiles of sixteen.
-pub static TILED16: TiledFamily = TiledFamily { rows: 16 };
-pub struct TiledFamily {
-    rows: usize,
+/// `tiled`: totals and scores of any shape, in tiles of eight or sixteen components, or rows of a triangle. Its split is
+/// the warps of a block along the components; with tiles of sixteen, sixteen times as much.
+pub static TILED: TiledFamily = TiledFamily;
+pub struct TiledFamily;
+
+/// Returns the rows of a tile, and the warps of a block along the components.
+fn tile(shape: Shape) -> (usize, u32) {
+    if shape.split < 16 { (8, shape.split) } else { (16, shape.split / 16) }
 }
 
 impl Family for TiledFamily {
     fn facts(&self) -> Facts {
-        let (name, about) = match self.rows {
-            8 => ("tiled8", "totals and scores in tiles of eight components, or rows of a triangle"),
-            _ => ("tiled16", "totals and scores in tiles of sixteen components, or rows of a triangle"),
-        };
-        let complete = Facts::complete(name, about, &[Operation::Total, Operation::Scores]);
-        Facts { gaps: self.rows == 8, always_has_split: true, ..complete }
+        let about = "totals and scores in tiles of components, or of rows of a triangle";
+        let complete = Facts::complete("tiled", about, &[Operation::Total, Operation::Scores]);
+        Facts { gaps: true, always_has_split: true, linear: true, ..complete }
     }
 
     fn sizes(&self) -> String {
@@ -47,70 +46,121 @@ impl Family for TiledFamily {
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        let tiles = if task.full() { task.k } else { task.k.div_ceil(self.rows) } as u32;
-        let across = |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
-        let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
-        let all = all.iter().flat_map(|&(block, per)| across(block).map(move |a| Shape::new(a, block, per))).collect();
-        fitting(self, all, task, limits)
+        let of_rows = |rows: usize| {
+            let tiles = if task.full() { task.k } else { task.k.div_ceil(rows) } as u32;
+            let across = move |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
+            let split = move |across: u32| if rows == 8 { across } else { 16 * across };
+            let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
+            let shapes = |(block, per)| across(block).map(move |a| Shape::new(split(a), block, per));
+            fitting(self, all.into_iter().flat_map(shapes).collect(), task, limits)
+        };
+        if task.gaps { of_rows(8) } else { [of_rows(16), of_rows(8)].concat() }
     }
 
     fn is_launchable(&self, shape: Shape) -> bool {
-        let warps = shape.block / WARP;
-        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two()
+        let (warps, (_, across)) = (shape.block / WARP, tile(shape));
+        let whole = shape.split < 16 || shape.split.is_multiple_of(16);
+        whole && warps.is_multiple_of(across) && (warps / across).is_power_of_two()
     }
 
     fn samples_of_block(&self, shape: Shape) -> usize {
-        Tiled::block_samples(shape.block, shape.split)
+        Tiled::block_samples(shape.block, tile(shape).1)
     }
 
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
-        shared_bytes(self.rows, task.gaps, shape.block, shape.split)
+        let (rows, across) = tile(shape);
+        shared_bytes(rows, form(task), shape.block, across)
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
-        let kernel = gpu.kernel(&entries::tiled(self.rows, task.full(), task.gaps), None)?;
-        let grid = variant.grid(task, gpu.limits.multiprocessors);
-        Ok(Arc::new(Ready { kernel, variant, task: *task, grid, rows: self.rows }))
+        let (rows, across) = tile(variant.shape);
+        let part = |task: Task, across: u32| -> Result<Part> {
+            let kernel = gpu.kernel(&entries::tiled(rows, form(&task)), None)?;
+            let block = variant.shape.block;
+            let most = variant.most_blocks(task.n, Tiled::block_samples(block, across), gpu.limits.multiprocessors);
+            let grid = Grid::new(most, block, shared_bytes(rows, form(&task), block, across));
+            Ok(Part { kernel, task, rows, across, grid })
+        };
+        // The quadratic terms of a score are that of one component without a constant.
+        let one = Task { covariance: Covariance::Tied, k: 1, ..*task };
+        let quadratic = task.is_linear() && task.operation == Operation::Scores;
+        let quadratic = quadratic.then(|| part(one, 1)).transpose()?;
+        Ok(Arc::new(Ready { quadratic, whole: part(*task, across)?, cached_quads: variant.cached_quads(task.d) }))
     }
 }
 
 #[derive(Debug)]
 struct Ready {
+    /// The launch that comes before, for the scores of linear terms.
+    quadratic: Option<Part>,
+    whole: Part,
+    cached_quads: u32,
+}
+
+/// A launch, and its part of the parameters.
+#[derive(Debug)]
+struct Part {
     kernel: Kernel<TiledArgs>,
-    variant: Variant,
     task: Task,
-    grid: Grid,
     rows: usize,
+    across: u32,
+    grid: Grid,
+}
+
+impl Part {
+    /// Returns the number of its parameters.
+    fn len(&self) -> usize {
+        let (numbers, constants) = layout::tiled_lengths(self.task.k, self.task.d, self.rows, form(&self.task));
+        numbers + constants
+    }
+
+    fn write(&self, set: &DeviceParameters<f32>, to: &mut [f32]) {
+        layout::write_tiled(set, self.rows, form(&self.task), to);
+    }
+}
+
+impl Ready {
+    /// Returns the number of parameters of the launch before.
+    fn before(&self) -> usize {
+        self.quadratic.as_ref().map_or(0, Part::len)
+    }
 }
 
 impl LikelihoodKernels for Ready {
     fn prepare(&self, workspace: &mut Workspace, sets: Sets<'_>) -> Result<()> {
-        workspace.blocks.enlarge(self.grid.blocks.0 as usize)?;
-        let (Task { k, d, gaps, .. }, full) = (self.task, self.task.full());
-        let (scales, constants) = layout::tiled_lengths(k, d, self.rows, full, gaps);
-        workspace.parameters.fill(scales + constants, |to| {
-            let (scales, constants) = to.split_at_mut(scales);
-            layout::write_tiled(&sets.apart()[0], self.rows, scales, constants);
+        let blocks = |part: &Part| part.grid.blocks.0 as usize;
+        workspace.blocks.enlarge(blocks(&self.whole).max(self.quadratic.as_ref().map_or(0, blocks)))?;
+        let set = &sets.apart()[0];
+        workspace.parameters.fill(self.before() + self.whole.len(), |to| {
+            let (before, to) = to.split_at_mut(self.before());
+            self.whole.write(set, to);
+            if let Some(part) = &self.quadratic {
+                let (shift, weight, seed) = (vec![0.0; set.n_features], vec![1.0], vec![0.0]);
+                part.write(&DeviceParameters { n_components: 1, shift, weight, seed, ..set.clone() }, before);
+            }
         })
     }
 
     fn start<'a>(&self, work: Work<'a>, _: Sets<'_>) -> Result<Running<'a, ()>> {
         let Work { stream, workspace, columns, scores } = work;
-        let likelihood = Tiled {
-            columns,
-            cached_quads: self.variant.cached_quads(self.task.d),
-            k: self.task.k,
-            rows: self.rows,
-            full: self.task.full(),
-            gaps: self.task.gaps,
-            across: self.variant.shape.split,
-            parameters: workspace.parameters.device(),
-            weighted: self.task.weighted,
-            scores,
-            exponents: None,
-            output: workspace.output(),
+        let launch = |part: &Part, first: usize| -> Result<Running<'a, ()>> {
+            let likelihood = Tiled {
+                columns,
+                cached_quads: self.cached_quads,
+                k: part.task.k,
+                rows: part.rows,
+                form: form(&part.task),
+                across: part.across,
+                parameters: workspace.parameters.device().part(first..first + part.len())?,
+                weighted: part.task.weighted,
+                scores,
+                exponents: None,
+                output: workspace.output(),
+            };
+            Ok(stream.launch(part.kernel, part.grid, likelihood)?.borrowed())
         };
-        Ok(stream.launch(self.kernel, self.grid, likelihood)?.borrowed())
+        let before = self.quadratic.as_ref().map_or_else(|| Ok(stream.idle()), |part| launch(part, 0))?;
+        Ok(before.followed_by(launch(&self.whole, self.before())?))
     }
 }
 
@@ -121,15 +171,14 @@ pub struct Tiled<'a> {
     pub k: usize,
     /// Components of a tile, or rows of a triangle's tile.
     pub rows: usize,
-    pub full: bool,
-    pub gaps: bool,
+    pub form: Form,
     /// Warps of a block along the components.
     pub across: u32,
     /// As [`layout::write_tiled`] writes them: scales or triangles, then constants.
     pub parameters: Numbers<'a, f32>,
     /// Whether the total counts samples by their weights.
     pub weighted: bool,
-    /// The place of each sample's log₂-likelihood, if requested.
+    /// The place of each sample's log₂-likelihood, if requested; that of the quadratic terms before linear ones.
     pub scores: Option<Numbers<'a, f32>>,
     pub exponents: Option<Exponents<'a>>,
     pub output: Output<'a>,
@@ -144,12 +193,12 @@ impl Tiled<'_> {
 
 launch!(Tiled<'_>, TiledArgs, "tiled", |launch, grid, what| {
     let (n, d, k, across) = (launch.columns.n(), launch.columns.d(), launch.k, launch.across);
-    let (scales, constants) = layout::tiled_lengths(k, d, launch.rows, launch.full, launch.gaps);
+    let (scales, constants) = layout::tiled_lengths(k, d, launch.rows, launch.form);
     require(what, across.is_power_of_two() && (grid.threads / WARP).is_multiple_of(across))?;
-    grid.require_shared(what, shared_bytes(launch.rows, launch.gaps, grid.threads, across))?;
-    let tiles = if launch.full { k } else { k.div_ceil(launch.rows) };
+    grid.require_shared(what, shared_bytes(launch.rows, launch.form, grid.threads, across))?;
+    let (full, tiles) = (launch.form == Form::Full, k.div_ceil(launch.rows));
     let samples = n.next_multiple_of(Tiled::block_samples(grid.threads, across));
-    let components = if launch.full { k } else { tiles * launch.rows };
+    let components = if full { k } else { tiles * launch.rows };
     let exponents = match launch.exponents {
         Some(exponents) => exponents.argument(components, samples)?,
         None => tiled::Exponents { q: ptr::null_mut(), normalisers: ptr::null_mut(), stride: 0 },
@@ -157,7 +206,7 @@ launch!(Tiled<'_>, TiledArgs, "tiled", |launch, grid, what| {
     Ok(TiledArgs {
         columns: launch.columns.argument(launch.cached_quads),
         d: d as u32,
-        tiles: tiles as u32,
+        tiles: if full { k } else { tiles } as u32,
         component_warps: across,
         scales_and_shifts: launch.parameters.read(scales, what)?,
         weights_and_seeds: launch.parameters.read_part(scales..scales + constants)?,

@@ -71,6 +71,8 @@ pub struct Facts {
     pub weights: bool,
     /// Whether its text form shows the split even if it is one.
     pub always_has_split: bool,
+    /// Whether it computes the [linear](Task::is_linear) terms of `tied` mixtures.
+    pub linear: bool,
     /// Whether it evaluates parameter sets by their differences from a reference.
     pub compares_sets: bool,
     /// Whether it sums Σₖ wₖ·2^qₖ without taking out the maximum, so that the bias of the device's 2^x enters every
@@ -94,6 +96,7 @@ impl Facts {
             covariances: CovarianceShapes::All,
             weights: true,
             always_has_split: false,
+            linear: false,
             compares_sets: false,
             exp2_bias: false,
             timed_with_all_samples: false,
@@ -171,7 +174,7 @@ impl<'a> dyn Family + 'a {
             "has no such operation"
         } else if task.gaps && !takes.gaps {
             "takes only samples without missing values"
-        } else if task.is_linear() && self.on_tensor_cores(false) != Some(Multiplies::Products) {
+        } else if task.is_linear() && !takes.linear {
             "does not compute linear terms alone"
         } else if !takes.covariances.contain(task.full()) {
             match takes.covariances {
@@ -246,7 +249,7 @@ pub fn fitting(family: &dyn Family, all: Vec<Shape>, task: &Task, limits: &Limit
 
 /// A family and the shape of its launch: two runs with the same variant give the same bits.
 ///
-/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or `tiled16/2:128x3:all`.
+/// Its text form is `FAMILY[/SPLIT]:BLOCKxBLOCKS:CACHED`, for example `small_k:128x4:28` or `tiled/32:128x3:all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
     pub family: &'static dyn Family,

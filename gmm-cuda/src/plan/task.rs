@@ -37,8 +37,8 @@ pub enum Covariance {
     Diagonal,
     Full,
     Tied,
-    /// An E-step of type `tied` that computes only the linear terms for each sample: the quadratic ones are the same
-    /// for all components, and their sum over the samples does not depend on the mixture.
+    /// Type `tied`, of whose exponents only the linear terms are computed for each sample and component: the quadratic
+    /// ones are the same for all components, and their sum follows from moments that do not depend on the mixture.
     TiedLinear,
 }
 

@@ -119,7 +119,7 @@ fn compare_all(shapes: &[(usize, usize, usize)]) {
                 Err(error) => panic!("{what}: {error}"),
             }
         }
-        assert!(taken >= if d <= 500 { 3 } else { 2 }, "tiled8 and tiled16 take any shape, pair up to 500 features");
+        assert!(taken >= if d <= 500 { 2 } else { 1 }, "tiled takes any shape, pair up to 500 features");
     }
 }
 
@@ -145,7 +145,7 @@ fn totals_of_few_matrices_agree() {
         for covariance_type in [CovarianceType::Full, CovarianceType::Tied] {
             let mixture = crate::common::mixture(100 + i as u64, covariance_type, k, d, 0.0);
             let truth = reference(wide.view()).score_samples(&mixture).unwrap();
-            for kernel in ["small_k", "tiled8", "tiled16"] {
+            for kernel in ["small_k", "tiled/1:128x3:all", "tiled/16:128x3:all"] {
                 let what = format!("{kernel} {covariance_type} N={n} D={d} K={k}");
                 let mut cuda = evaluator(x.view(), Some(kernel));
                 let total = cuda.log_likelihood(&mixture).unwrap();
@@ -194,7 +194,7 @@ fn far_from_the_origin() {
     let x = normal(5, n, d, 1e4);
     let mixture = diag(6, k, d, 1e4);
     let truth = reference(x.view()).score_samples(&mixture).unwrap();
-    for kernel in ["small_k", "batch", "tiled8", "tiled16", "pair"] {
+    for kernel in ["small_k", "batch", "tiled/1:128x3:all", "tiled/16:128x3:all", "pair"] {
         let options = CudaOptions::default().with_kernel(String::from(kernel));
         let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
         let total = cuda.log_likelihood(&mixture).unwrap();
@@ -506,7 +506,7 @@ fn samples_are_scored_and_read_back() {
         let mixture = diag(17, k, d, 0.0);
         let mut truth = reference(wide.view());
         let scores = truth.score_samples(&mixture).unwrap();
-        for kernel in [None, Some("pair"), Some("tiled8"), Some("tiled16")] {
+        for kernel in [None, Some("pair"), Some("tiled/1:128x3:all"), Some("tiled/16:128x3:all")] {
             let mut cuda = evaluator(x.view(), kernel);
             let got = cuda.score_samples(&mixture).unwrap();
             assert_eq!(got.len(), n);
@@ -624,7 +624,7 @@ fn evaluators_share_resident_samples() {
     let (x, _) = data(31, 60_001, 7);
     let mixtures: Vec<_> = (0..4).map(|i| diag(32 + i, 4, 7, 0.0)).collect();
     for limit in [None, Some(7 * 512 * 20 * size_of::<f32>())] {
-        let options = CudaOptions::default().with_kernel("tiled8/1:128x4:all".to_string()).with_memory_limit(limit);
+        let options = CudaOptions::default().with_kernel("tiled/1:128x4:all".to_string()).with_memory_limit(limit);
         let mut data = CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap();
         let alone: Vec<_> = mixtures.iter().map(|m| data.log_likelihood(m).unwrap().to_bits()).collect();
         let counts = data.statistics(&mixtures[0]).unwrap().counts().to_owned();
@@ -647,7 +647,7 @@ fn evaluators_share_resident_samples() {
 /// Threads load the same kernel at the same time, and launch it with more and with less dynamic shared memory than the
 /// 48 KiB that need no request. All succeed: no thread may set a limit below another's need.
 fn threads_load_kernels_at_once() {
-    let shapes = ["tiled16/1:256x1:all", "tiled16/1:128x1:all", "tiled16/1:64x1:all", "tiled16/2:256x1:all"];
+    let shapes = ["tiled/16:256x1:all", "tiled/16:128x1:all", "tiled/16:64x1:all", "tiled/32:256x1:all"];
     // No other test has evaluated this size with this kernel before.
     let (x, wide) = data(33, 9001, 23);
     let mixture = diag(34, 19, 23, 0.0);

@@ -49,10 +49,11 @@ fn totals() {
         (40_001, 2, 3, Full, "small_k:32x1:all"),
         (1009, 13, 8, Full, "small_k:128x4:0"),
         (1009, 16, 5, Tied, "small_k:128x4:0"),
-        (3001, 13, 8, Diag, "tiled8/1:128x1:all"),
-        (3001, 40, 20, Diag, "tiled8/2:128x1:all"),
-        (3001, 17, 33, Diag, "tiled16/2:128x1:all"),
-        (3001, 17, 3, Full, "tiled16/2:128x1:all"),
+        (3001, 13, 8, Diag, "tiled/1:128x1:all"),
+        (3001, 40, 20, Diag, "tiled/2:128x1:all"),
+        (3001, 17, 33, Diag, "tiled/32:128x1:all"),
+        (3001, 17, 3, Full, "tiled/32:128x1:all"),
+        (3001, 40, 20, Tied, "tiled/2:128x1:all"),
         (1009, 5, 3, Diag, "pair"),
     ] {
         let (x, wide) = data(n, d);
@@ -70,11 +71,14 @@ fn batches_and_scores() {
         for (total, m) in totals.iter().zip(&sets) {
             assert_near("batch", *total, reference(wide.view()).log_likelihood(m).unwrap(), 1e-4);
         }
-        for kernel in ["tiled8/1:128x1:all", "tiled16/1:128x1:all", "pair"] {
+        for kernel in ["tiled/1:128x3:all", "tiled/16:128x3:all", "pair"] {
             let scores = evaluator(&x, Some(kernel)).score_samples(&sets[0]).unwrap();
             let truth = reference(wide.view()).log_likelihood(&sets[0]).unwrap();
             assert_near(kernel, scores.sum(), truth, 1e-4);
         }
+        let tied = mixture(1, CovarianceType::Tied, k, d, 0.0);
+        let scores = evaluator(&x, Some("tiled/16:128x1:all")).score_samples(&tied).unwrap();
+        assert_near("linear", scores.sum(), reference(wide.view()).log_likelihood(&tied).unwrap(), 1e-4);
     }
 }
 

@@ -1,4 +1,5 @@
-//! `tiled8`, `tiled16`, `tiled_full8`, `tiled_full16`: the general fast kernels, for any K and D.
+//! `tiled8`, `tiled16` and the same with `_linear`, `_observed` or `_full` in their names: the general fast kernels, for
+//! any K and D.
 //!
 //! They are matrix products whose inner operation is the squared distance. Each thread holds a register tile of T rows
 //! by [`SAMPLES`] samples. A row is a component with a diagonal covariance (q −= (s·x + m)² feature by feature), or, in
@@ -11,12 +12,15 @@
 //! `tiled_observed8` is for samples with missing values (NaN), with diagonal covariances: only a sample's observed
 //! features count, q −= (s·x + m)² + c for each, with the feature's constant c.
 //!
+//! The `linear` kernels are for `tied` covariances, q += a·x: the quadratic terms of a sample are the same for all
+//! components. A sample's log₂-likelihood is added to them where they are in memory.
+//!
 //! Besides the total they compute, if wanted, each sample's log₂-likelihood, or the input of the E-step: the exponents
 //! of all components, their maximum, and the factor that turns them into responsibilities.
 //!
 //! * Launch: one-dimensional grid; block of a multiple of `component_warps` warps; shared memory [`shared_bytes`].
-//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `observed` N·K·D·3, `full` N·K·D·(D + 3)/2
-//!   (the triangle rounded up to tiles), on an H200 at most 33.4·10¹² a second.
+//! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `linear` N·K·D, `observed` N·K·D·3, `full`
+//!   N·K·D·(D + 3)/2 (the triangle rounded up to tiles), on an H200 at most 33.4·10¹² a second; and N·K exponentials.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
@@ -27,6 +31,33 @@ pub const SAMPLES: usize = 2 * QUAD;
 pub const WARP_SAMPLES: usize = SAMPLES * WARP as usize;
 /// Features of a step.
 pub const STEP: usize = 8;
+
+/// The form of the exponents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Diagonal covariances.
+    Diagonal,
+    /// Diagonal covariances, and samples with missing values.
+    Observed,
+    /// The linear terms under one covariance of all components.
+    Linear,
+    /// A triangle for each component.
+    Full,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Linear, Self::Full];
+
+    /// Numbers of a feature of a component: s and m, with missing values c, or a; `full`: of a column of a row.
+    pub const fn numbers(self) -> usize {
+        match self {
+            Self::Diagonal => 2,
+            Self::Observed => 3,
+            Self::Linear | Self::Full => 1,
+        }
+    }
+}
 
 /// Arguments of the kernel.
 #[repr(C)]
@@ -40,14 +71,14 @@ pub struct TiledArgs {
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
-    /// sⱼ and mⱼ, (tiles, D, 2, T); `observed`: sⱼ, mⱼ and cⱼ, (tiles, D, 3, T). `full`: A and below it b, in tiles of
-    /// rows, (K, ⌈D / T⌉, D + 1, T), padded with zeros.
+    /// The numbers of each feature, (tiles, D, [`Form::numbers`], T). `full`: A and below it b, in tiles of rows, (K, ⌈D
+    /// / T⌉, D + 1, T), padded with zeros.
     pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
     pub weights_and_seeds: *const f32,
     /// Weight of each sample, zeros behind N up to a multiple of the block's samples; null: all weights are one.
     pub sample_weights: *const f32,
-    /// Log₂-likelihood of each sample (N,), or null.
+    /// Log₂-likelihood of each sample (N,), or null; `linear`: first the quadratic terms, to which the rest is added.
     pub samples: *mut f32,
     /// Receives the exponents for the E-step; null pointers if none are wanted.
     pub exponents: Exponents,
@@ -67,21 +98,16 @@ pub struct Exponents {
     pub stride: u32,
 }
 
-/// Numbers of a feature of a component: s, m and, with missing values, c.
-pub const fn numbers(gaps: bool) -> usize {
-    if gaps { 3 } else { 2 }
+/// Numbers of a stage: a step's samples, then its parameters, `width` for a feature of a tile.
+const fn stage(width: usize, warps: usize, across: usize) -> usize {
+    STEP * (warps / across * WARP_SAMPLES + across * width)
 }
 
-/// Numbers of a stage: a step's samples, then its parameters.
-const fn stage(t: usize, gaps: bool, warps: usize, across: usize) -> usize {
-    STEP * (warps / across * WARP_SAMPLES + across * numbers(gaps) * t)
-}
-
-/// Dynamic shared memory of a launch with tiles of `t` components; `gaps`: for samples with missing values.
-pub fn shared_bytes(t: usize, gaps: bool, block_dim: u32, across: u32) -> usize {
+/// Dynamic shared memory of a launch with tiles of `t` components or rows.
+pub fn shared_bytes(t: usize, form: Form, block_dim: u32, across: u32) -> usize {
     let warps = (block_dim / WARP) as usize;
     // Each warp's maximum and sum for each of its samples, and two stages.
-    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(t, gaps, warps, across as usize);
+    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(form.numbers() * t, warps, across as usize);
     FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 

@@ -3,7 +3,7 @@ use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// A launch's data, as a thread sees it.
-struct Tiles<'a, const T: usize, const FULL: bool, const GAPS: bool> {
+struct Tiles<'a, const T: usize, const FULL: bool, const NUMBERS: usize> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
@@ -27,9 +27,9 @@ struct Step {
     start: u32,
 }
 
-impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS> {
-    /// Numbers of a feature in a tile: s and m of each component, with missing values c, or a column of A.
-    const WIDTH: usize = if FULL { T } else { numbers(GAPS) * T };
+impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, NUMBERS> {
+    /// Numbers of a feature in a tile.
+    const WIDTH: usize = NUMBERS * T;
 
     /// Tiles of rows of a component.
     #[inline(always)]
@@ -130,12 +130,10 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
                 let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
                 let x = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
                 let parameters = parameters.offset(f * Self::WIDTH);
-                if FULL {
-                    multiply(values, &x, parameters);
-                } else if GAPS {
-                    subtract_observed(values, &x, parameters);
-                } else {
-                    subtract_distances(values, &x, parameters);
+                match NUMBERS {
+                    1 => multiply(values, &x, parameters),
+                    2 => subtract_distances(values, &x, parameters),
+                    _ => subtract_observed(values, &x, parameters),
                 }
             }
         });
@@ -165,14 +163,15 @@ impl<const T: usize, const FULL: bool, const GAPS: bool> Tiles<'_, T, FULL, GAPS
 }
 
 /// Combines the sums of a block's rows of warps for each sample: its log-likelihood goes to `product`, and, if wanted,
-/// to memory, as do its maximum and factor. The block's threads divide the samples again, side by side.
+/// to memory, as do its maximum and factor. `ADD`: plus the number that is there. The block's threads divide the samples
+/// again, side by side.
 ///
 /// `first`: the block's first quad; `rows`, `samples`: shape of `maxima` and `totals`.
 ///
 /// # Safety
 /// All threads of the block call it; maxima and totals are from all warps; the outputs have a place for each sample.
 #[inline(always)]
-pub unsafe fn finish_samples(
+pub unsafe fn finish_samples<const ADD: bool>(
     product: &mut LogProduct,
     columns: &Columns,
     outputs: (*const f32, *mut f32, Exponents),
@@ -188,6 +187,10 @@ pub unsafe fn finish_samples(
             // SAFETY: the caller guarantees it.
             sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
             other += samples;
+        }
+        if ADD && !outputs.1.is_null() && sample < columns.n {
+            // SAFETY: sample < N.
+            sum.max += unsafe { load(outputs.1.add(sample as usize)) };
         }
         // SAFETY: the caller guarantees it.
         unsafe { finish_sample(product, columns, outputs, sample, sum) };
@@ -269,7 +272,7 @@ unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f
     });
 }
 
-/// z += a·x for the tile's rows and one feature.
+/// z += a·x for the tile's rows, or components, and one feature.
 /// Safety: `a` has T elements, aligned to 16 bytes.
 #[inline(always)]
 unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
@@ -361,7 +364,7 @@ unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
 }
 
 #[inline(always)]
-unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledArgs) {
+unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &TiledArgs) {
     let columns = &args.columns;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
@@ -370,11 +373,11 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
     let quads = warps / args.component_warps * (WARP_SAMPLES / QUAD) as u32;
     let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
     let totals = maxima.offset(warps as usize * WARP_SAMPLES);
-    let tiles = Tiles::<T, FULL, GAPS> {
+    let tiles = Tiles::<T, FULL, NUMBERS> {
         args,
         quads,
         stages: totals.offset(warps as usize * WARP_SAMPLES),
-        stage_size: stage(T, GAPS, warps as usize, args.component_warps as usize),
+        stage_size: stage(NUMBERS * T, warps as usize, args.component_warps as usize),
         part,
         sample: group * WARP_SAMPLES + QUAD * lane,
     };
@@ -447,7 +450,12 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
         let outputs = (args.sample_weights, args.samples, args.exponents);
         let shape = (args.component_warps as usize, QUAD * quads as usize);
         // SAFETY: the barrier made all warps' sums visible.
-        unsafe { finish_samples(&mut product, columns, outputs, first, shape, (maxima, totals)) };
+        unsafe {
+            match (FULL, NUMBERS) {
+                (false, 1) => finish_samples::<true>(&mut product, columns, outputs, first, shape, (maxima, totals)),
+                _ => finish_samples::<false>(&mut product, columns, outputs, first, shape, (maxima, totals)),
+            }
+        };
         barrier!();
     });
     // SAFETY: all threads end here, and the start of the shared memory is unused.
@@ -456,9 +464,11 @@ unsafe fn body<const T: usize, const FULL: bool, const GAPS: bool>(args: &TiledA
 
 kernels! {
     /// Computes total, scores and exponents, in tiles of components or of rows of triangles.
-    tiled8: TiledArgs = body::<8, false, false>;
-    tiled16: TiledArgs = body::<16, false, false>;
-    tiled_observed8: TiledArgs = body::<8, false, true>;
-    tiled_full8: TiledArgs = body::<8, true, false>;
-    tiled_full16: TiledArgs = body::<16, true, false>;
+    tiled8: TiledArgs = body::<8, false, 2>;
+    tiled16: TiledArgs = body::<16, false, 2>;
+    tiled_observed8: TiledArgs = body::<8, false, 3>;
+    tiled_linear8: TiledArgs = body::<8, false, 1>;
+    tiled_linear16: TiledArgs = body::<16, false, 1>;
+    tiled_full8: TiledArgs = body::<8, true, 1>;
+    tiled_full16: TiledArgs = body::<16, true, 1>;
 }

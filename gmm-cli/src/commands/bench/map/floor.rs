@@ -1,4 +1,4 @@
-//! The least time that an evaluation can take, bounded by the memory or by the arithmetic.
+//! The least time that an evaluation can take, bounded by the memory, the arithmetic or the exponentials.
 use clap::{Args, ValueEnum};
 use gaussmix::model::CovarianceType;
 use serde::Serialize;
@@ -7,6 +7,8 @@ use serde::Serialize;
 const BANDWIDTH: &str = "3.0e12";
 /// Float32 multiply-adds a second of an H100.
 const FLOPS: &str = "33.4e12";
+/// The multiply-adds in the time of an exponential: a multiprocessor starts 128 and 16 of them in a clock.
+const OF_EXPONENTIAL: usize = 8;
 
 /// A task to evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
@@ -71,7 +73,8 @@ impl Rates {
     /// Returns the least seconds of a task over N samples with K components and D features.
     pub fn floor(&self, task: Task, covariance_type: CovarianceType, [n, k, d]: [usize; 3]) -> f64 {
         let memory = task.bytes(d) as f64 / self.bandwidth;
-        let arithmetic = task.multiply_adds(covariance_type, k, d) as f64 / self.flops;
+        // Both happen side by side, in different units.
+        let arithmetic = task.multiply_adds(covariance_type, k, d).max(OF_EXPONENTIAL * k) as f64 / self.flops;
         n as f64 * memory.max(arithmetic)
     }
 
@@ -85,8 +88,8 @@ impl Rates {
         };
         let (bandwidth, flops) = (self.bandwidth / 1e12, self.flops / 1e12);
         format!(
-            "The floor is the larger of one read of the samples at {bandwidth}·10¹² bytes a second and\n\
-             the multiply-adds at {flops}·10¹² a second{whose}."
+            "The floor is the largest of one read of the samples at {bandwidth}·10¹² bytes a second,\n\
+             the multiply-adds at {flops}·10¹² a second and the exponentials at an eighth of that{whose}."
         )
     }
 }
@@ -154,11 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_that_of_the_memory_or_of_the_arithmetic() {
+    fn the_floor_is_that_of_the_memory_the_arithmetic_or_the_exponentials() {
         let floor = |task, covariance_type, k, d| H100.floor(task, covariance_type, [1_000_000, k, d]) * 1e6;
         // 64 features are 256 bytes, and 8 components take 2,048 multiply-adds: 85 and 61 µs.
         assert!((floor(Task::Em, CovarianceType::Diag, 8, 64) - 256e6 / 3e6).abs() < 1e-9);
         assert!((floor(Task::Scores, CovarianceType::Diag, 8, 64) - 260e6 / 3e6).abs() < 1e-9);
+        // 128 exponentials, each in the time of 8 multiply-adds: 31 µs.
+        assert!((floor(Task::Total, CovarianceType::Tied, 128, 2) - 1024.0 / 33.4).abs() < 1e-9);
         // 8·200·203 multiply-adds: 9.7 ms.
         assert!((floor(Task::Em, CovarianceType::Full, 8, 200) - 324_800.0 / 33.4).abs() < 1e-9);
     }
@@ -167,7 +172,11 @@ mod tests {
     fn the_rates_are_an_h100_s_unless_others_are_given() {
         assert!(H100.describe().contains("at 3·10¹² bytes") && H100.describe().contains("rates of an H100"));
         let other = Rates { bandwidth: 2.0e12, ..H100 }.describe();
-        assert!(other.contains("at 2·10¹² bytes") && other.contains("33.4·10¹² a second.") && !other.contains("H100"));
+        assert!(
+            other.contains("at 2·10¹² bytes")
+                && other.contains("33.4·10¹² a second and the exponentials at an eighth of that.")
+                && !other.contains("H100")
+        );
         for bad in ["0", "-1", "nan", "inf", "x"] {
             assert!(rate(bad).is_err(), "{bad}");
         }

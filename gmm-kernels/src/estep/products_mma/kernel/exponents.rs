@@ -325,7 +325,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
         let outputs = (args.sample_weights, args.samples, args.exponents);
         // SAFETY: the barrier made all warps' sums visible.
         unsafe {
-            finish_samples(
+            finish_samples::<false>(
                 &mut product,
                 &args.columns,
                 outputs,

@@ -215,7 +215,7 @@ kernel! {
             let places = (block.maxima, block.maxima.offset(totals));
             // SAFETY: the barrier made all warps' sums visible.
             unsafe {
-                finish_samples(&mut product, &args.columns, outputs, first, (shape.component_warps as usize, samples), places);
+                finish_samples::<false>(&mut product, &args.columns, outputs, first, (shape.component_warps as usize, samples), places);
             }
             barrier!();
         });

@@ -1,0 +1,148 @@
+//! The linear terms of `tied` mixtures: the parameters of totals and scores, and each component's terms.
+use super::centres::larger;
+use super::moments::Moments;
+use super::split_component::{Component, TOTAL_ERROR, largest, mean_and_size};
+use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
+use gmm_core::data::frame::Frame;
+use gmm_core::model::covariances::Covariances;
+use gmm_core::model::linalg::{at_once, map_rows, product};
+use gmm_core::model::mixture::Mixture;
+use gmm_kernels::estep::products_mma::ONE;
+use ndarray::{ArrayView1, s};
+use rayon::prelude::*;
+use std::f64::consts::{LOG2_E, TAU};
+
+/// The size of the largest feature of any sample, by the choice of the frame.
+const LARGEST_FEATURE: f64 = 8.0;
+
+/// The limit of the squared distances of features from the centre, over the features' variances given the others, in the
+/// mean over samples and features: it keeps the error of a log-likelihood to about 10⁻⁶ of itself.
+pub(super) const FAR: f64 = 64.0;
+/// The same for a log-likelihood alone: about 10⁻⁷ of itself (measured in the emulator: 7·10⁻⁸ at 17, 6·10⁻⁹ at 2).
+const FAR_TOTAL: f64 = 16.0;
+
+/// The components whose terms one product of matrices computes.
+const TOGETHER: usize = 32;
+
+/// A component's linear terms under one covariance of all components (`tied`): log₂ of its part of the likelihood is q
+/// = `constant` + a·x, less −½·xᵀΣ⁻¹x·log₂e, the same for all components.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinearTerm {
+    /// It includes log₂ of the component's weight.
+    pub(super) constant: f64,
+    /// The largest q of any sample.
+    pub(super) most: f64,
+    largest: f32,
+    error: f64,
+}
+
+impl LinearTerm {
+    /// Writes the coefficients of each component, rounded by `round`, into the first D numbers of its row of `rows`;
+    /// zeros, and `None`, without weight.
+    ///
+    /// The coefficients a = Σ⁻¹·μ·log₂e, once rounded to ã, are those of another mean μ̃ = Σ·ã / log₂e. The constant is
+    /// that mean's, −½·ãᵀΣã / log₂e with ãᵀΣã = aᵀΣa + 2·(ã − a)ᵀΣa but for the square of the rounding, so that the
+    /// density is normalised.
+    pub(super) fn of_each(
+        mixture: &Mixture,
+        frame: &Frame,
+        round: impl Fn(f32) -> f32 + Sync,
+        rows: &mut [f32],
+    ) -> Vec<Option<Self>> {
+        let (k, d) = mixture.means().dim();
+        let Covariances::Tied(precision) = mixture.precisions() else { return vec![None; k] };
+        let width = rows.len() / k;
+        // A product of matrices takes a part of the time of a product for each component.
+        let groups = rows.par_chunks_mut(TOGETHER * width).enumerate();
+        let terms = map_rows(groups, at_once(TOGETHER * d * d / 4), |(group, rows)| {
+            let first = group * TOGETHER;
+            let means = mixture.means().slice_move(s![first..first + rows.len() / width, ..]);
+            let deltas = &means - &ArrayView1::from(&frame.shift);
+            let exact = product(deltas.view(), precision.view());
+            let term = |(i, row): (usize, &mut [f32])| {
+                Self::new(mixture, frame, first + i, [deltas.row(i), exact.row(i)], &round, &mut row[..d])
+            };
+            rows.chunks_exact_mut(width).enumerate().map(term).collect::<Vec<_>>()
+        });
+        terms.into_iter().flatten().collect()
+    }
+
+    /// Writes the coefficients of a component (D,), from its mean less the centre and the product of this with Σ⁻¹.
+    ///
+    /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and xⱼ is about √(Σⱼⱼ +
+    /// μⱼ²) for the samples that the component explains.
+    fn new(
+        mixture: &Mixture,
+        frame: &Frame,
+        c: usize,
+        [delta, exact]: [ArrayView1<'_, f64>; 2],
+        round: impl Fn(f32) -> f32,
+        to: &mut [f32],
+    ) -> Option<Self> {
+        if mixture.weights()[c] == 0.0 {
+            to.fill(0.0);
+            return None;
+        }
+        let (mut quadratic, mut of_terms, mut most) = (0.0, 0.0, 0.0);
+        for (j, ((delta, exact), to)) in delta.iter().zip(exact).zip(to.iter_mut()).enumerate() {
+            let exact = LOG2_E * exact;
+            *to = round((exact * frame.inverse[j]) as f32);
+            let held = f64::from(*to);
+            quadratic += LOG2_E * delta * (2.0 * held * frame.scale[j] - exact);
+            of_terms += held * held * mean_and_size(mixture, frame, c, j).1;
+            most += held.abs() * LARGEST_FEATURE;
+        }
+        let constant = mixture.log2_weight(c) - 0.5 * quadratic / LOG2_E;
+        let (largest, d) = (largest(to) / ONE, to.len());
+        Some(Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, d) })
+    }
+
+    /// Returns the component, with exponents reduced by the common `offset`.
+    pub(super) fn component(&self, offset: f64) -> Component {
+        Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
+    }
+}
+
+/// Returns the mean over the mixture's samples of log₂ of the factor by which weights are too small.
+pub(super) fn missing(mixture: &Mixture, components: &[Component]) -> f64 {
+    mixture.weights().iter().zip(components).map(|(weight, component)| weight * component.missing).sum()
+}
+
+/// Returns the parameters of linear terms with the `coefficients` (K, D), whose exponents are reduced by `offset`.
+pub(super) fn parameters(
+    mixture: &Mixture,
+    coefficients: Vec<f32>,
+    components: &[Component],
+    offset: f64,
+) -> DeviceParameters<f32> {
+    let (k, d) = mixture.means().dim();
+    // The constants of an exponent without its quadratic part: log₂ of the density's factor.
+    let factor = (mixture.log_det(0) + d as f64 * TAU.ln()) / -2.0;
+    DeviceParameters {
+        n_components: k,
+        n_features: d,
+        scale: coefficients,
+        shift: Vec::new(),
+        around_means: false,
+        weight: components.iter().map(|component| component.weight).collect(),
+        seed: components.iter().map(|component| component.seed).collect(),
+        offset: offset + factor * LOG2_E,
+        matrices: Matrices::Diagonal,
+        gaps: None,
+    }
+}
+
+/// Returns the parameters of a `tied` mixture's linear terms for totals and scores, if these keep their digits: the
+/// quadratic part of a total is the trace of a product with all samples' moments.
+pub fn of_likelihoods(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<DeviceParameters<f32>> {
+    let (k, d) = mixture.means().dim();
+    let mut coefficients = vec![0.0; k * d];
+    let terms = LinearTerm::of_each(mixture, frame, |v| v, &mut coefficients);
+    let offset = terms.iter().flatten().map(|term| term.constant).fold(f64::NEG_INFINITY, larger);
+    let components: Vec<_> =
+        terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
+    let offset = offset + missing(mixture, &components);
+    let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
+    (exact && moments.spread(mixture) <= FAR_TOTAL * d as f64)
+        .then(|| parameters(mixture, coefficients, &components, offset))
+}

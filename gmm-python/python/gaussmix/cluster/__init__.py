@@ -13,15 +13,18 @@ from .._partitions import Partition
 from .engine import Engine, InProcess
 from .estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
 from .likelihood import Likelihood
+from .markov import GMMHMM, GaussianHMM
 from .shard import Facts, Options, Shard
 from .tree import Answer, MissingPartitionsError, merge
 
 __all__ = [
+    "GMMHMM",
     "Answer",
     "BayesianGaussianMixture",
     "Engine",
     "ExtremeDeconvolution",
     "Facts",
+    "GaussianHMM",
     "GaussianMixture",
     "InProcess",
     "Likelihood",

@@ -199,8 +199,7 @@ class ClusterSamples(Samples):
         X, noise = estimator._beside(X)
 
         def planned() -> Plan:
-            rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
-            found: Plan = self.engine._plan(X, sample_weight, rows, resident, labels, k)
+            found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
             if isinstance(noise, int):
                 found = found._replace(head=found.head[:, :noise])
             check_columns(estimator, found, reset)

@@ -15,6 +15,7 @@ from .. import _core
 from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
 from .._documentation import documented
 from .._partitions import Partition
+from ..hmm._base import sequences_of
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixture_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
@@ -95,7 +96,7 @@ class _Part:
         self.held = (x, weights, labels) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
-        self.described = None if data is None else data.describe()
+        self.described = getattr(data, "describe", lambda: None)()
 
     def _split(self, x: Floats) -> tuple[Floats, Any]:
         """Return samples, and their noise as the engine takes it."""
@@ -105,13 +106,15 @@ class _Part:
         noise = np.ascontiguousarray(x[:, c:], np.float64)
         return np.ascontiguousarray(x[:, :c]), (noise if noise.shape[1] == c else noise.reshape(-1, c, c), False, None, None)
 
-    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> _core.Data | None:
+    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> Any:
+        options, sequences = self.options, self.partition.sequences
+        if sequences is not None and (len(x) or len(sequences[0] or ())):
+            return sequences_of(x, *sequences, options.missing, options.device)
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():
             # The engine refuses them; values per sample do not depend on weights.
             weights = None
-        options = self.options
         x, noise = self._split(x)
         first = self.partition.first
         try:
@@ -185,15 +188,21 @@ class _Part:
     def responsibilities(self, parameters: Parameters) -> Any:
         return self.opened().responsibilities(mixture_of(parameters))
 
+    def sequence_values(self, model: Any, method: str, *arguments: Any) -> Any:
+        """Call a method of a hidden Markov model with the sequences."""
+        return getattr(model, method)(self.opened(), None, *arguments)
+
+    sequence_sums = sequence_values
+
     def describe(self) -> Any:
         return self.described if self.data is None else self.data.describe()
 
 
 #: The operations whose values are added over partitions; those of the others stay apart.
-ADDED = {"statistics", "totals", "moments"}
+ADDED = {"statistics", "totals", "moments", "sequence_sums"}
 #: The operations that pass over partitions without weight; the others pass over those without samples.
 _WEIGHTED = ADDED | {"draw"}
-_OPERATIONS = _WEIGHTED | {"rows", "scores", "labels", "responsibilities", "describe", "known"}
+_OPERATIONS = _WEIGHTED | {"rows", "scores", "labels", "responsibilities", "describe", "known", "sequence_values"}
 
 
 @documented

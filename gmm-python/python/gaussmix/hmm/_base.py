@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,17 +31,21 @@ States = NDArray[np.int64]
 Lengths = ArrayLike | None
 
 
+def checked_lengths(lengths: ArrayLike) -> list[int]:
+    """Return the lengths of sequences as whole numbers."""
+    sizes = np.asarray(lengths).ravel().tolist()
+    if bad := [length for length in sizes if length < 1 or length != int(length)]:
+        raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
+    return [int(length) for length in sizes]
+
+
 def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: bool, device: str = "cpu") -> _core.Sequences:
-    """Check rows and divide them into sequences."""
+    """Check rows and divide them into sequences, unless they are."""
+    if isinstance(X, _core.Sequences):
+        return X
     x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if missing else True)
-    if lengths is None:
-        sizes = [len(x)]
-    else:
-        sizes = np.asarray(lengths).ravel().tolist()
-        if bad := [length for length in sizes if length < 1 or length != int(length)]:
-            raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
     weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
-    return _core.Sequences(x, [int(length) for length in sizes], weights, missing, device)
+    return _core.Sequences(x, [len(x)] if lengths is None else checked_lengths(lengths), weights, missing, device)
 
 
 @documented
@@ -106,6 +110,11 @@ def _learns(model: Any) -> bool:
     return hasattr(model, "decay")
 
 
+def _takes_chunks(model: Any) -> bool:
+    """Say whether a model learns from the rows of this process."""
+    return _learns(model) and not hasattr(model, "_LOCAL")
+
+
 @documented
 class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
@@ -129,6 +138,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _draws_components = False
     #: Whether covariances have mclust's models too.
     _takes_models = False
+    #: The engine checks the parameters.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     def _take(self, given: dict[str, Any]) -> None:
         """Set the parameters, which are the local variables of a constructor."""
@@ -176,12 +187,15 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             "around_last_means": bool(n_mix) and self.hmmlearn_compatible,
         }
 
-    def _step(self, sequences: _core.Sequences) -> float:
+    def _sums(self, engine: _core.HiddenMarkov, sequences: Any) -> Expectations:
+        return Expectations(*engine.e_step(sequences))
+
+    def _step(self, sequences: Any) -> float:
         """Make an iteration; return the log-likelihood before it."""
         engine = self._engine()
-        sums = engine.e_step(sequences)
+        sums = self._sums(engine, sequences)
         self._set(engine.m_step(sums, self.params, self._priors()))
-        return sums[2].log_likelihood
+        return sums.statistics.log_likelihood
 
     def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None, device: str = "cpu") -> _core.Sequences:
         return sequences_of(X, lengths, weights, self.missing, device)
@@ -196,6 +210,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Returns: log_prob : float -- -inf for an impossible sequence.
         """
         return float(self._fitted().score(self._sequences(X, lengths)).sum())
+
+    def _total(self, X: Any, lengths: Lengths) -> tuple[float, int]:
+        """Return the log-likelihood and the number of rows."""
+        return self.score(X, lengths), len(X)
 
     def score_samples(self, X: Any, lengths: Lengths = None) -> tuple[float, Array]:
         """Compute the total log-likelihood and the probabilities of the states.
@@ -341,11 +359,15 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Returns: self : object -- The estimator.
         """
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
-        complete = np.asarray(X, dtype=np.float64)
-        sizes = np.array([len(complete)] if lengths is None else lengths)
-        history = [] if checkpoint is None else self._resume(checkpoint, complete)
+        x = np.asarray(X, dtype=np.float64)
+        self._iterate(sequences, x, np.array([len(x)] if lengths is None else lengths), checkpoint)
+        return self
+
+    def _iterate(self, sequences: Any, x: Array, sizes: Any, checkpoint: str | os.PathLike[str] | None) -> None:
+        """Make the iterations of a fit, which starts from some rows."""
+        history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
-            self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)
+            self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, sizes)
         self._check()
         self._stream = None
         self.monitor_._reset()
@@ -374,7 +396,6 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         finally:
             if last:
                 last[0].write(os.fspath(checkpoint or ""), last[1])
-        return self
 
     def _resume(self, checkpoint: str | os.PathLike[str], X: Array) -> list[float]:
         """Take the model of a checkpoint, if it exists, and return the history up to it."""
@@ -400,7 +421,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
         Returns: sums : Expectations -- The sums over the sequences.
         """
-        return Expectations(*self._fitted().e_step(self._sequences(X, lengths, sequence_weight, self.device)))
+        return self._sums(self._fitted(), self._sequences(X, lengths, sequence_weight, self.device))
 
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def m_step(self, sums: Expectations) -> Self:
@@ -411,7 +432,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._set(self._fitted().m_step(sums, self.params, self._priors()))
         return self
 
-    @available_if(_learns)  # type: ignore[untyped-decorator]
+    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:
         """Learn from some sequences of the data.
 
@@ -458,7 +479,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Parameters: X, lengths
         Returns: bic : float -- The criterion.
         """
-        return -2 * self.score(X, lengths) + self._fitted().n_parameters * float(np.log(len(X)))
+        total, n = self._total(X, lengths)
+        return -2 * total + self._fitted().n_parameters * float(np.log(n))
 
 
 def _root(covariance: Array) -> Array:

@@ -43,13 +43,17 @@ def _read_block(partition: Partition, dtype: str, local: Any, operation: str, n_
         raise partition.error(error) from error
 
 
-class OnDask(estimator.ClusterEstimator):
+class OnDask(estimator.OnWorkers):
     """What the estimators have in common."""
 
     client: Any
 
     def _make_engine(self) -> DaskEngine:
         return DaskEngine(self.client)
+
+
+class Mixtures(OnDask, estimator.ClusterEstimator):
+    """What mixtures have in common."""
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -103,7 +107,7 @@ class OnDask(estimator.ClusterEstimator):
 
 
 @on_workers("client", [distributed.Client, None], _estimator.GaussianMixture)
-class GaussianMixture(OnDask, estimator.GaussianMixture):
+class GaussianMixture(Mixtures, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The samples are a dask
@@ -133,7 +137,7 @@ class GaussianMixture(OnDask, estimator.GaussianMixture):
 
 @on_workers("client", [distributed.Client, None], deconvolution.ExtremeDeconvolution)
 @documented
-class ExtremeDeconvolution(OnDask, estimator.ExtremeDeconvolution):
+class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the workers of a cluster of Dask.
 
     Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
@@ -146,7 +150,7 @@ class ExtremeDeconvolution(OnDask, estimator.ExtremeDeconvolution):
 
 
 @on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
-class BayesianGaussianMixture(OnDask, estimator.BayesianGaussianMixture):
+class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,

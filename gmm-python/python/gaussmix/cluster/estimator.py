@@ -56,6 +56,8 @@ class OnWorkers(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     resident: bool | None
     #: The parameter that `clone` shares and a pickle leaves out, because it is a connection to workers.
     _connection: ClassVar[str]
+    #: Callbacks have no estimator to evaluate samples by, which the workers hold.
+    _with: Any = staticmethod(lambda gm: None)
     #: The estimator of one process.
     _LOCAL: ClassVar[type[Any]]
 
@@ -92,9 +94,6 @@ class OnWorkers(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 @documented
 class ClusterEstimator(OnWorkers, Fitting):
     """What mixtures on workers have in common."""
-
-    #: Callbacks have no estimator to evaluate samples by, which the workers hold.
-    _with: Any = staticmethod(lambda gm: None)
 
     def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
         return engine._plan(X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)

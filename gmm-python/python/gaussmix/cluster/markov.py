@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -88,17 +89,18 @@ class MarkovOnWorkers(OnWorkers, HMM):
         ]
         return plan._replace(partitions=partitions)
 
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None, checkpoint: str | os.PathLike[str] | None = None
     ) -> Self:
         with ClusterSamples(self, X, sequence_weight, lengths) as samples:
-            self._fit(samples, checkpoint)
+            self._fit(samples, checkpoint, X, lengths)
         return self
 
-    def _fit(self, samples: ClusterSamples, checkpoint: Any) -> None:
+    def _fit(self, samples: ClusterSamples, *more: Any) -> None:
         remote, n = samples.load().remote, samples.shape[0]
         rows = np.arange(n) if n <= _START else np.sort(check_random_state(self.random_state).choice(n, _START, replace=False))
-        self._iterate(remote, remote.rows(rows)[0], None, checkpoint)
+        self._iterate(remote, remote.rows(rows)[0], *more)
 
     def _sums(self, engine: _core.HiddenMarkov, sequences: Remote) -> Expectations:
         sums: Expectations = sequences.sum("sequence_sums", self._local(engine), "e_step")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -22,6 +22,7 @@ from .._arrays import Self
 from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
+from .._reports import CallbackSupportMixin, Task
 from .._start import matrices_of, shape_of
 from ._pictures import draw
 
@@ -116,7 +117,7 @@ def _takes_chunks(model: Any) -> bool:
 
 
 @documented
-class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class HMM(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
     """The methods of all models."""
 
     #: Set by the classes' own `__init__`.
@@ -140,6 +141,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _takes_models = False
     #: The engine checks the parameters.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
+    #: What callbacks evaluate after an iteration.
+    _with: Any = staticmethod(vars)
 
     def _take(self, given: dict[str, Any]) -> None:
         """Set the parameters, which are the local variables of a constructor."""
@@ -346,6 +349,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 "Fitting a model with %d free scalar parameters with only %d data points will result in a degenerate solution.", n, X.size
             )
 
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None, checkpoint: str | os.PathLike[str] | None = None
     ) -> Self:
@@ -360,20 +364,23 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
         x = np.asarray(X, dtype=np.float64)
-        self._iterate(sequences, x, np.array([len(x)] if lengths is None else lengths), checkpoint)
+        self._iterate(sequences, x, checkpoint, X, lengths)
         return self
 
-    def _iterate(self, sequences: Any, x: Array, sizes: Any, checkpoint: str | os.PathLike[str] | None) -> None:
-        """Make the iterations of a fit, which starts from some rows."""
+    def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
+        """Make the iterations of a fit, which starts from some rows of X."""
         history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
-            self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, sizes)
+            self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, [len(x)] if lengths is None else lengths)
         self._check()
         self._stream = None
         self.monitor_._reset()
         known = history[-1] if history else None
         for value in history[:-1][: self.n_iter - 1]:
             self.monitor_.report(value)
+        task = (
+            Task(self, X, None, None if lengths is None else {"lengths": lengths}, self._with) if hasattr(self, "_skl_callbacks") else None
+        )
         saved, last = time.monotonic(), None
         try:
             for _ in range(self.n_iter - self.monitor_.iter):
@@ -391,11 +398,13 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 if last and time.monotonic() - saved > 10:
                     last[0].write(os.fspath(checkpoint or ""), last[1])
                     saved = time.monotonic()
-                if self.monitor_.converged:
+                if (task is not None and task.after(lambda: self)) or self.monitor_.converged:
                     break
         finally:
             if last:
                 last[0].write(os.fspath(checkpoint or ""), last[1])
+        if task is not None:
+            task.end()
 
     def _resume(self, checkpoint: str | os.PathLike[str], X: Array) -> list[float]:
         """Take the model of a checkpoint, if it exists, and return the history up to it."""

@@ -168,7 +168,7 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
         own = _entries(documented(cls))
         if not own:
             return cls
-        own.pop("**params")
+        own.pop("**params", None)
         head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
         after = rest.split("\n\n")[1:]
         entries = {**_entries(estimator), **own}

@@ -43,6 +43,9 @@ def on_workers(connection: str, kinds: Any, local: type[Any]) -> Callable[[type[
             "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
             "resident": ["boolean", None],
         }
+        before, examples, after = (cls.__doc__ or "Parameters:").partition("    Examples:")
+        if "Parameters:" not in before:
+            cls.__doc__ = f"{before.rstrip()}\n    Parameters: {connection}, partition_rows, resident\n{examples}{after}"
         return with_documentation_of(local)(cls)
 
     return change
@@ -145,9 +148,6 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
     def icl(self, X: Any, sample_weight: Any = None) -> float:
@@ -169,16 +169,12 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
 
 @on_workers("engine", [Engine, None], deconvolution.ExtremeDeconvolution)
-@documented
 class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     """Extreme deconvolution of partitions that an engine's workers hold.
 
     Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
     results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
     samples, with variances or a covariance for each; there are neither groups nor projections.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
     _samples = ClusterEstimator._samples
@@ -204,7 +200,4 @@ class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMix
     Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
     for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
     their own engines. Samples are as those of :class:`GaussianMixture`.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
     """

@@ -13,7 +13,6 @@ from dask.delayed import delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _partitions, hmm
-from ..._documentation import documented
 from ..._partitions import Array, Partition
 from .. import markov
 from ..engine import Plan
@@ -92,7 +91,6 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
 
 
 @on_workers("client", [distributed.Client, None], hmm.GaussianHMM)
-@documented
 class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the workers of a cluster of Dask.
 
@@ -100,9 +98,6 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
     and bits are as for :class:`GaussianMixture`, but a partition holds whole sequences: `lengths` are those of all
     sequences, a list for each partition, or the name of the column of a dask dataframe that holds the sequence of each
     row; by default each partition is one sequence. They may be delayed. Results of collections and files are dask arrays.
-    Parameters:
-    client, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.hmm.GaussianHMM`.
     Examples:
     >>> import dask.array
     >>> import numpy as np
@@ -115,12 +110,8 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
 
 
 @on_workers("client", [distributed.Client, None], hmm.GMMHMM)
-@documented
 class GMMHMM(MarkovOnDask, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
 
     Methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
-    Parameters:
-    client, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.hmm.GMMHMM`.
     """

@@ -83,21 +83,16 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
     comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
 
 @on_workers("comm", "no_validation", deconvolution.ExtremeDeconvolution)
-@documented
 class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the ranks of an MPI communicator.
 
     Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
     are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
     samples.
-    Parameters:
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
 
@@ -106,16 +101,7 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
-    are as for :class:`GaussianMixture`.
-    Parameters:
-    device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
-    n_jobs : int or None, default=None
-        The number of threads of a rank, as joblib counts; by default its share of the cores.
-    missing : bool, default=False
-        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
-        error.
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
     """
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ... import _partitions, hmm
-from ..._documentation import documented
 from ...hmm._base import checked_lengths
 from .. import markov
 from ..engine import Plan, agreed
@@ -32,7 +31,6 @@ class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
 
 
 @on_workers("comm", "no_validation", hmm.GaussianHMM)
-@documented
 class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the ranks of an MPI communicator.
 
@@ -41,19 +39,12 @@ class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
     gives an array of its own sequences, with their `lengths` and weights, or all name the same files, with the lengths of
     all sequences or a list for each file. `decode`, `predict`, `score_samples` and `predict_proba` are about the array of
     each rank. Afterwards all ranks have the same model.
-    Parameters:
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.hmm.GaussianHMM`.
     """
 
 
 @on_workers("comm", "no_validation", hmm.GMMHMM)
-@documented
 class GMMHMM(MarkovOnMPI, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
 
     Methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
-    Parameters:
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.hmm.GMMHMM`.
     """

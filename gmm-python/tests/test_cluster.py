@@ -547,7 +547,7 @@ def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch
         assert [shard.load(i, part).resident for i, part in enumerate(parts)] == [True] * 4
         loads.clear()
         found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
-        found[-1] += [shard.ask(operation, pickle.dumps(([bytes(mixture)],))) for operation in ("scores", "labels")]
+        found[-1] += [shard.ask("values", pickle.dumps((kind, [bytes(mixture)]))) for kind in ("scores", "labels")]
         # The others are brought to the device for each of the four requests.
         assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
         assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))

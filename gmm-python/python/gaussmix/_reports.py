@@ -17,13 +17,17 @@ from ._gpu import place
 from ._mixture import Mixture
 
 try:
-    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import CallbackSupportMixin
 except ImportError:
     # Before scikit-learn 1.9.
     CallbackSupportMixin = object
 
 
-class Estimator(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
+class Watched(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator that takes scikit-learn's callbacks."""
+
+
+class Estimator(Watched):
     """The tags, the check of the parameters, and scikit-learn's callbacks."""
 
     def __sklearn_tags__(self) -> Any:

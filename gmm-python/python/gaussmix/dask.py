@@ -5,7 +5,7 @@
 """
 
 from .cluster.dask.engine import DaskEngine
-from .cluster.dask.markov import GMMHMM, GaussianHMM
 from .cluster.dask.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
+from .cluster.dask.markov import GMMHMM, GaussianHMM
 
 __all__ = ["GMMHMM", "BayesianGaussianMixture", "DaskEngine", "ExtremeDeconvolution", "GaussianHMM", "GaussianMixture", "Likelihood"]

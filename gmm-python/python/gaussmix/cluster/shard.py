@@ -179,14 +179,9 @@ class _Part:
         labels = self._labels()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
-    def scores(self, parameters: Parameters) -> Any:
-        return self.opened().scores(mixture_of(parameters))
-
-    def labels(self, parameters: Parameters) -> Any:
-        return self.opened().labels(mixture_of(parameters))
-
-    def responsibilities(self, parameters: Parameters) -> Any:
-        return self.opened().responsibilities(mixture_of(parameters))
+    def values(self, kind: str, parameters: Parameters) -> Any:
+        """Return the scores, labels or responsibilities of the samples."""
+        return getattr(self.opened(), kind)(mixture_of(parameters))
 
     def sequence_values(self, model: Any, method: str, *arguments: Any) -> Any:
         """Call a method of a hidden Markov model with the sequences."""
@@ -202,7 +197,7 @@ class _Part:
 ADDED = {"statistics", "totals", "moments", "sequence_sums"}
 #: The operations that pass over partitions without weight; the others pass over those without samples.
 _WEIGHTED = ADDED | {"draw"}
-_OPERATIONS = _WEIGHTED | {"rows", "scores", "labels", "responsibilities", "describe", "known", "sequence_values"}
+_OPERATIONS = _WEIGHTED | {"rows", "values", "describe", "known", "sequence_values"}
 
 
 @documented

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -22,7 +22,7 @@ from .._arrays import Self
 from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
-from .._reports import CallbackSupportMixin, Task
+from .._reports import Task, Watched
 from .._start import matrices_of, shape_of
 from ._pictures import draw
 
@@ -117,7 +117,7 @@ def _takes_chunks(model: Any) -> bool:
 
 
 @documented
-class HMM(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
+class HMM(Watched):
     """The methods of all models."""
 
     #: Set by the classes' own `__init__`.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import dask.array
@@ -13,12 +16,12 @@ from dask.delayed import delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _partitions, hmm
-from ..._partitions import Array, Partition
+from ..._partitions import Partition
 from .. import markov
 from ..engine import Plan
 from ..estimator import on_workers
-from .collections import is_array, is_frame
-from .estimator import OnDask
+from .collections import is_array, is_frame, plan_of
+from .estimator import OnDask, evaluated
 
 
 def _runs(ids: Any) -> tuple[list[Any], list[int]]:
@@ -43,13 +46,8 @@ def _of_column(column: Any) -> list[list[int]]:
     return lengths
 
 
-def _evaluated(partition: Partition, chunk: Any, dtype: str, local: Any, method: str, more: Any) -> tuple[float, Any]:
-    try:
-        x, _ = (partition if chunk is None else partition._replace(samples=Array(chunk))).read(np.dtype(dtype))
-        values: tuple[float, Any] = getattr(local, method)(x, partition.sequences[0], *more)  # type: ignore[index]
-        return values
-    except Exception as error:
-        raise partition.error(error) from error
+def _pair(x: Any, partition: Partition, method: Callable[..., Any], more: Any) -> Any:
+    return method(x, partition.sequences[0], *more)  # type: ignore[index]
 
 
 class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
@@ -60,7 +58,7 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
             return super()._parts(engine, X)
         if is_array(X) and math.isnan(X.shape[0]):
             X = X.copy().compute_chunk_sizes()
-        plan: Plan = engine._plan(X, None, None, self.resident)
+        plan = plan_of(engine, X, None, None, self.resident)
         return plan, list(X.map_partitions(len).compute() if is_frame(X) else X.chunks[0])
 
     def _plan(self, engine: Any, X: Any, sequence_weight: Any, lengths: Any) -> Plan:
@@ -74,17 +72,15 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
         if not hasattr(X, "dask") and not _partitions.are_paths(X):
             found: tuple[Any, Any] = getattr(local, method)(X, lengths, *more)
             return found
-        engine = self._make_engine()
-        try:
+        with closing(self._planner(X)) as engine:
             plan = self._plan(engine, X, None, lengths)
             chunks = [chunk for chunk, *_ in engine.chunks] or [None] * len(plan.partitions)
-        finally:
-            engine.close()
+        evaluate = delayed(partial(_pair, method=getattr(local, method), more=more), pure=True)
         kind, width = (np.int64, ()) if method == "decode" else (np.float64, (self.n_components,))
         totals, blocks = [], []
         for partition, chunk in zip(plan.partitions, chunks, strict=True):
             if n := sum(partition.sequences[0]):  # type: ignore[index,arg-type]
-                total, values = delayed(_evaluated, nout=2)(partition, chunk, plan.dtype.str, local, method, more)
+                total, values = delayed(evaluated, nout=2, pure=True)(partition, chunk, plan.dtype.str, evaluate)
                 totals.append(total)
                 blocks.append(dask.array.from_delayed(values, (n, *width), kind))
         return dask.array.from_delayed(delayed(np.sum)(totals), (), np.float64), dask.array.concatenate(blocks)

@@ -86,7 +86,8 @@ class _Part:
         self.number, self.partition, self.options = number, partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         labels = partition.known(x.shape[0], options.n_components)
-        total = float(x.shape[0]) if weights is None else float(weights.sum())
+        beside = weights if partition.sequences is None else partition.sequences[1]
+        total = float(x.shape[0]) if beside is None else float(np.sum(beside))
         measured, _ = self._split(x)
         missing = Missing.of(measured, weights) if options.missing else None
         self.facts = Facts(x.shape[0], measured.shape[1], total, resident, missing)
@@ -109,7 +110,7 @@ class _Part:
     def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> Any:
         options, sequences = self.options, self.partition.sequences
         if sequences is not None and (len(x) or len(sequences[0] or ())):
-            return sequences_of(x, *sequences, options.missing, options.device)
+            return sequences_of(x, sequences[0], sequences[1] if np.any(sequences[1]) else None, options.missing, options.device)
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():

@@ -61,6 +61,7 @@ message : bytes -- What the operation needs, for example the parameters.
 groups : array-like of shape (n_samples,) -- The group of each sample: numbers, texts or times.
 lengths : array-like of shape (n_sequences,), default=None
     The numbers of rows of the sequences, which stand one after the other in X; by default all rows are one sequence.
+sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
 path : str or path-like -- The file; its name ends in .json or .npz.
 noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
 projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.

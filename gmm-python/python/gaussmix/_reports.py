@@ -26,6 +26,10 @@ except ImportError:
 class Watched(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that takes scikit-learn's callbacks."""
 
+    def _told(self, X: Any, y: Any, metadata: Any, made: Callable[[Any], Any] | None) -> Task | None:
+        """Tell the callbacks, if there are some, that a fit begins."""
+        return Task(self, X, y, metadata, made) if hasattr(self, "_skl_callbacks") else None
+
 
 class Estimator(Watched):
     """The tags, the check of the parameters, and scikit-learn's callbacks."""
@@ -46,8 +50,7 @@ class Estimator(Watched):
 
         `made` returns the attributes of this estimator with a mixture, the one after an iteration; without it there are none.
         """
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        task = Task(self, X, y, metadata, made) if hasattr(self, "_skl_callbacks") else None
+        task = self._told(X, y, None if sample_weight is None else {"sample_weight": sample_weight}, made)
         yield task
         place(self, X)
         if task is not None:

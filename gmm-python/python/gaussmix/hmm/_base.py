@@ -22,7 +22,7 @@ from .._arrays import Self
 from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
-from .._reports import Task, Watched
+from .._reports import Watched
 from .._start import matrices_of, shape_of
 from ._pictures import draw
 
@@ -355,16 +355,14 @@ class HMM(Watched):
     ) -> Self:
         """Fit the model.
         Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        X, lengths, sequence_weight
         checkpoint : path-like, default=None
             A .json file to which the fit is saved every ten seconds and at its end, also by Ctrl-C. If the file exists, the
             fit goes on from it, on the same data. Not of `VariationalGaussianHMM`.
         Returns: self : object -- The estimator.
         """
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
-        x = np.asarray(X, dtype=np.float64)
-        self._iterate(sequences, x, checkpoint, X, lengths)
+        self._iterate(sequences, np.asarray(X, dtype=np.float64), checkpoint, X, lengths)
         return self
 
     def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
@@ -378,9 +376,7 @@ class HMM(Watched):
         known = history[-1] if history else None
         for value in history[:-1][: self.n_iter - 1]:
             self.monitor_.report(value)
-        task = (
-            Task(self, X, None, None if lengths is None else {"lengths": lengths}, self._with) if hasattr(self, "_skl_callbacks") else None
-        )
+        task = self._told(X, None, None if lengths is None else {"lengths": lengths}, self._with)
         saved, last = time.monotonic(), None
         try:
             for _ in range(self.n_iter - self.monitor_.iter):
@@ -425,9 +421,7 @@ class HMM(Watched):
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
         """Compute the sums of an E-step.
-        Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Parameters: X, lengths, sequence_weight
         Returns: sums : Expectations -- The sums over the sequences.
         """
         return self._sums(self._fitted(), self._sequences(X, lengths, sequence_weight, self.device))
@@ -448,9 +442,7 @@ class HMM(Watched):
         The first ones are fitted as by `fit`, unless the model is fitted already. Then each chunk of sequences contributes its
         expected numbers per row to a moving average, from which the parameters follow: stepwise EM. Chunks should be random
         samples of the same sequences. A copy of the model begins a new average.
-        Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Parameters: X, lengths, sequence_weight
         Returns: self : object -- The estimator.
         """
         if not hasattr(self, "startprob_"):

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
@@ -133,9 +134,18 @@ def documented(thing: _Documented) -> _Documented:
         if holder.__doc__ is None and not name.startswith("_"):
             bases = thing.__mro__[1:] if isinstance(thing, type) else ()
             holder.__doc__ = next((vars(base)[name].__doc__ for base in bases if name in vars(base)), None)
-        elif holder.__doc__ and _SHORT.search(holder.__doc__):
+        if holder.__doc__ and _SHORT.search(holder.__doc__):
             holder.__doc__ = filled(holder.__doc__)
     return thing
+
+
+def document() -> None:
+    """Do so for all that this package's loaded modules define; each public module calls it at its end."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(__package__):
+            for thing in list(vars(module).values()):
+                if getattr(thing, "__module__", None) == name:
+                    documented(thing)
 
 
 def with_parameters_of(
@@ -166,7 +176,7 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
     """
 
     def change(cls: _Class) -> _Class:
-        own = _entries(documented(cls))
+        own = _entries(cls)
         if not own:
             return cls
         own.pop("**params", None)
@@ -191,7 +201,7 @@ def description_of(thing: Any, parameter: str) -> str:
 
 def _entries(thing: Any) -> dict[str, str]:
     """Return what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
-    if thing.__doc__ is None:
+    if documented(thing).__doc__ is None:
         return {}
     section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
     entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry)

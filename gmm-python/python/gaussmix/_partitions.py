@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._arrays import Floats, Labels, Weights, checked_labels, checked_weights, floats
-from ._documentation import documented
 
 #: Samples are divided so that there are about this many partitions, ...
 PARTITIONS = 512
@@ -104,7 +103,6 @@ class Array(NamedTuple):
 Beside = Joined | Array | None
 
 
-@documented
 class Partition(NamedTuple):
     """What one worker loads as one piece.
 

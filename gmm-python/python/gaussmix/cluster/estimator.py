@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational, deconvolution
-from .._documentation import documented, with_documentation_of
+from .._documentation import with_documentation_of
 from .._fitting import Fitting, tried
 from .._samples import Samples
 from ..deconvolution._estimator import measurements
@@ -94,7 +94,6 @@ class OnWorkers(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return X, None
 
 
-@documented
 class ClusterEstimator(OnWorkers, Fitting):
     """What mixtures on workers have in common."""
 

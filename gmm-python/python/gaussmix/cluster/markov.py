@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _partitions, hmm
 from .._arrays import Self
-from .._documentation import documented
 from .._partitions import Array, Partition, Rows
 from ..hmm._base import HMM, Expectations, Lengths, States, checked_lengths
 from ..hmm._base import Array as Floats
@@ -54,7 +53,6 @@ def of_each(lengths: Any, counts: Sequence[int], names: Sequence[str]) -> list[l
     return [sizes[owner == part].tolist() for part in range(len(counts))]
 
 
-@documented
 class MarkovOnWorkers(OnWorkers, HMM):
     """What hidden Markov models have that are fitted to partitions, which an engine's workers hold."""
 

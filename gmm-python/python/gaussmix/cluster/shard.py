@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_array
 
 from .. import _core
 from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
-from .._documentation import documented
 from .._partitions import Partition
 from ..hmm._base import sequences_of
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixture_of
@@ -22,7 +21,6 @@ from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixt
 _DEVICE_SHARE = 0.8
 
 
-@documented
 class Options(NamedTuple):
     """How shards load their partitions.
     Parameters:
@@ -61,7 +59,6 @@ class Options(NamedTuple):
     noise: Any = None
 
 
-@documented
 class Facts(NamedTuple):
     """What is known of a partition once it was loaded.
     Parameters:
@@ -201,7 +198,6 @@ _WEIGHTED = ADDED | {"draw"}
 _OPERATIONS = _WEIGHTED | {"rows", "values", "describe", "known", "sequence_values"}
 
 
-@documented
 class Shard:
     """The partitions of one worker, in its device.
 

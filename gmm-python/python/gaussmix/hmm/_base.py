@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
 from .._arrays import Self
-from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
 from .._reports import Watched
@@ -49,7 +48,6 @@ def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: b
     return _core.Sequences(x, [len(x)] if lengths is None else checked_lengths(lengths), weights, missing, device)
 
 
-@documented
 class ConvergenceMonitor:
     """The course of a fit; a subclass may decide otherwise when it has converged.
     Parameters:
@@ -88,7 +86,6 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
-@documented
 class Expectations(NamedTuple):
     """The sums of an E-step, which add up over sequences by ``+``, also from one computer to another.
     Parameters:
@@ -116,7 +113,6 @@ def _takes_chunks(model: Any) -> bool:
     return _learns(model) and not hasattr(model, "_LOCAL")
 
 
-@documented
 class HMM(Watched):
     """The methods of all models."""
 

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._documentation import documented
 from ._base import Array, Lengths, sequences_of
 
 
-@documented
 class Likelihood:
     """The log-likelihood of sequences that are kept, for one set of parameters after the other.
 

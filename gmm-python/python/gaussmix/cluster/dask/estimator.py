@@ -16,7 +16,6 @@ from dask.delayed import delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _estimator, _partitions, _variational, deconvolution
-from ..._documentation import documented
 from ..._partitions import Array, Partition
 from ...deconvolution import Measurements
 from .. import estimator, likelihood
@@ -142,7 +141,6 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """
 
 
-@documented
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the workers of a cluster of Dask.
 

@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_n_features
 
 from ... import _core, _estimator, _variational
 from ..._arrays import Floats
-from ..._documentation import documented
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..engine import Plan, agreed, divided
@@ -188,7 +187,6 @@ def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], eval
     values.flush()
 
 
-@documented
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     """Run the command. All ranks call it.
     Parameters:

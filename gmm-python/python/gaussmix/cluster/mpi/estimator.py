@@ -8,7 +8,6 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _estimator, _partitions, _variational, deconvolution
-from ..._documentation import documented
 from ..._partitions import Array
 from .. import estimator, likelihood
 from ..estimator import on_workers
@@ -105,7 +104,6 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """
 
 
-@documented
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 

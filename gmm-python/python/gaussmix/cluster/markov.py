@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _partitions, hmm
-from .._arrays import Self
 from .._partitions import Array, Partition, Rows
 from ..hmm._base import HMM, Expectations, Lengths, States, checked_lengths
 from ..hmm._base import Array as Floats
@@ -87,13 +84,9 @@ class MarkovOnWorkers(OnWorkers, HMM):
         ]
         return plan._replace(partitions=partitions)
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(
-        self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None, checkpoint: str | os.PathLike[str] | None = None
-    ) -> Self:
+    def _fit_to(self, X: Any, lengths: Any, sequence_weight: Any, checkpoint: Any) -> None:
         with ClusterSamples(self, X, sequence_weight, lengths) as samples:
             self._fit(samples, checkpoint, X, lengths)
-        return self
 
     def _fit(self, samples: ClusterSamples, *more: Any) -> None:
         remote, n = samples.load().remote, samples.shape[0]

@@ -357,9 +357,12 @@ class HMM(Watched):
             fit goes on from it, on the same data. Not of `VariationalGaussianHMM`.
         Returns: self : object -- The estimator.
         """
+        self._fit_to(X, lengths, sequence_weight, checkpoint)
+        return self
+
+    def _fit_to(self, X: Any, lengths: Any, sequence_weight: Any, checkpoint: Any) -> None:
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
         self._iterate(sequences, np.asarray(X, dtype=np.float64), checkpoint, X, lengths)
-        return self
 
     def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
         """Make the iterations of a fit, which starts from some rows of X."""

@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 
 from .. import _core
 from .._documentation import with_documentation_of
-from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all
 from .._start import shape_of
+from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all
 
 
 class GaussianHMM(WithCovariances):

@@ -43,9 +43,6 @@ def on_workers(connection: str, kinds: Any, local: type[Any]) -> Callable[[type[
             "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
             "resident": ["boolean", None],
         }
-        before, examples, after = (cls.__doc__ or "Parameters:").partition("    Examples:")
-        if "Parameters:" not in before:
-            cls.__doc__ = f"{before.rstrip()}\n    Parameters: {connection}, partition_rows, resident\n{examples}{after}"
         return with_documentation_of(local)(cls)
 
     return change
@@ -142,11 +139,12 @@ class ClusterEstimator(OnWorkers, Fitting):
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
     rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
+    Parameters: engine, partition_rows, resident
     """
 
     def icl(self, X: Any, sample_weight: Any = None) -> float:
@@ -171,9 +169,10 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     """Extreme deconvolution of partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
     results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
     samples, with variances or a covariance for each; there are neither groups nor projections.
+    Parameters: engine, partition_rows, resident
     """
 
     _samples = ClusterEstimator._samples
@@ -196,7 +195,8 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
     for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
     their own engines. Samples are as those of :class:`GaussianMixture`.
+    Parameters: engine, partition_rows, resident
     """

@@ -110,6 +110,7 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
     device give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by
     others, and the fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device`
     is that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives it.
+    Parameters: client, partition_rows, resident
     Examples:
     >>> import dask.array
     >>> from gaussmix.dask import GaussianMixture
@@ -126,9 +127,10 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
 class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the workers of a cluster of Dask.
 
-    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
     partitions and workers are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or a dask
     array or dataframe beside the samples, with variances or a covariance for each.
+    Parameters: client, partition_rows, resident
     """
 
 
@@ -138,6 +140,7 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
     partitions and workers are as for :class:`GaussianMixture`.
+    Parameters: client, partition_rows, resident
     """
 
 

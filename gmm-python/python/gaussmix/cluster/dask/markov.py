@@ -90,10 +90,11 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
 class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the workers of a cluster of Dask.
 
-    Methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. Samples, workers
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. Samples, workers
     and bits are as for :class:`GaussianMixture`, but a partition holds whole sequences: `lengths` are those of all
     sequences, a list for each partition, or the name of the column of a dask dataframe that holds the sequence of each
     row; by default each partition is one sequence. They may be delayed. Results of collections and files are dask arrays.
+    Parameters: client, partition_rows, resident
     Examples:
     >>> import dask.array
     >>> import numpy as np
@@ -109,5 +110,6 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
 class GMMHMM(MarkovOnDask, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
 
-    Methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    Parameters: client, partition_rows, resident
     """

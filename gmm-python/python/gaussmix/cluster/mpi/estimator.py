@@ -89,9 +89,10 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
 class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the ranks of an MPI communicator.
 
-    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
     are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
     samples.
+    Parameters: comm, partition_rows, resident
     """
 
 
@@ -101,6 +102,7 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
     are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
+    Parameters: comm, partition_rows, resident
     """
 
 

@@ -34,11 +34,12 @@ class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
 class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the ranks of an MPI communicator.
 
-    Methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. All ranks call
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. All ranks call
     the same methods. `fit`, `e_step`, `score`, `aic` and `bic` are about the sequences of all ranks: either each rank
     gives an array of its own sequences, with their `lengths` and weights, or all name the same files, with the lengths of
     all sequences or a list for each file. `decode`, `predict`, `score_samples` and `predict_proba` are about the array of
     each rank. Afterwards all ranks have the same model.
+    Parameters: comm, partition_rows, resident
     """
 
 
@@ -46,5 +47,6 @@ class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
 class GMMHMM(MarkovOnMPI, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
 
-    Methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    Parameters: comm, partition_rows, resident
     """

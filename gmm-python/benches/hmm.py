@@ -1,21 +1,25 @@
-"""Seconds of an iteration of Baum and Welch, and of a decoding, beside hmmlearn in one run.
+"""Nanoseconds of processor time for a row and an iteration of Baum and Welch, beside the peers that are installed, in one run.
 
     python gmm-python/benches/hmm.py [--rows N]
 
 One sequence of N rows with 8 states, 13 features and diagonal covariances; and N / 100 sequences of 1,000 rows with 4 states, 2 features and
-full covariances. hmmlearn (pip install hmmlearn) takes a tenth of the rows, and its times are multiplied by ten: they grow in proportion.
+full covariances. hmmlearn takes a tenth of the rows. dynamax computes in float64 as the others do, on the CPU; its prior counts a little.
+Each number is the median of five differences between fits of one and of more iterations, so that no start and no compilation counts.
 """
 
 import argparse
 import time
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from gaussmix import hmm
 
 
 def problem(rng, n, k, d, kind, lengths):
-    """Return rows, lengths, and a start for both packages."""
+    """Return rows, lengths, and a start for all packages."""
     transmat = np.full((k, k), 0.02) + np.eye(k) * (1 - 0.02 * k)
     states, uniforms, cdf = np.zeros(n, dtype=int), rng.random(n), transmat.cumsum(axis=1)
     for t in range(1, n):
@@ -26,19 +30,35 @@ def problem(rng, n, k, d, kind, lengths):
     return means[states] + rng.normal(size=(n, d)), np.full(n // lengths, lengths), start
 
 
-def seconds(cls, kind, x, lengths, start, n_iter, **params):
-    """Return the seconds of an iteration and of a decoding, the least of three."""
-    k, times = len(start["means_"]), []
-    for _ in range(3 if n_iter > 1 else 1):
-        model = cls(k, kind, init_params="", n_iter=n_iter, tol=-np.inf, **params)
-        for name, value in start.items():
-            setattr(model, name, np.copy(value) if name != "n_features" else value)
-        before = time.perf_counter()
+def fit(cls, kind, x, lengths, start, n_iter, **params):
+    """Fit by the interface of hmmlearn."""
+    model = cls(len(start["means_"]), kind, init_params="", n_iter=n_iter, tol=-np.inf, **params)
+    for name, value in start.items():
+        setattr(model, name, np.copy(value) if name != "n_features" else value)
+    # hmmlearn's calls of BLAS are small; its threads would wait for each other.
+    with threadpool_limits(1, "blas"):
         model.fit(x, lengths)
-        middle = time.perf_counter()
-        model.decode(x, lengths)
-        times.append(((middle - before) / n_iter, time.perf_counter() - middle))
-    return np.min(times, axis=0)
+
+
+def fit_dynamax(kind, x, lengths, start, n_iter):
+    import jax
+    from dynamax.hidden_markov_model import DiagonalGaussianHMM, GaussianHMM
+
+    jax.config.update("jax_enable_x64", True)
+    model = (DiagonalGaussianHMM if kind == "diag" else GaussianHMM)(*start["means_"].shape)
+    names = ["initial_probs", "transition_matrix", "emission_means", "emission_scale_diags" if kind == "diag" else "emission_covariances"]
+    given = dict(zip(names, map(jax.numpy.asarray, start.values()), strict=False))
+    sequences = x.reshape(len(lengths), lengths[0], -1)
+    model.fit_em(*model.initialize(**given), sequences, num_iters=n_iter, verbose=False)[1].block_until_ready()
+
+
+def nanoseconds(fit, rows, more):
+    def seconds(n_iter):
+        before = time.process_time()
+        fit(n_iter)
+        return time.process_time() - before
+
+    return 1e9 / rows / more * np.median([seconds(1 + more) - seconds(1) for _ in range(5)])
 
 
 def main():
@@ -49,16 +69,22 @@ def main():
         x, sizes, start = problem(rng, rows, k, d, kind, lengths)
         tenth = rows // 10
         few = [tenth] if name == "one" else sizes[: len(sizes) // 10]
-        ours = seconds(hmm.GaussianHMM, kind, x, sizes, start, 5)
-        floor = x.nbytes / 1e10
-        print(f"{name}: {rows} rows, K={k}, D={d}, {kind}: {ours[0]:.3f} s an iteration, {ours[1]:.3f} s to decode; read at 10 GB/s {floor:.3f} s")
-        try:
+        ours = nanoseconds(partial(fit, hmm.GaussianHMM, kind, x, sizes, start), rows, 8)
+        print(f"{name}: {rows} rows, K={k}, D={d}, {kind}: {ours:.0f} ns", flush=True)
+        peers = {}
+        with suppress(ImportError):
             from hmmlearn.hmm import GaussianHMM
-        except ImportError:
-            continue
-        for implementation in ("log", "scaling"):
-            theirs = 10 * seconds(GaussianHMM, kind, x[:tenth], few, start, 1, implementation=implementation)
-            print(f"  hmmlearn {implementation}: {theirs[0]:.2f} s ({theirs[0] / ours[0]:.0f} times), {theirs[1]:.2f} s ({theirs[1] / ours[1]:.0f} times)")
+
+            for implementation in ("log", "scaling"):
+                theirs = partial(fit, GaussianHMM, kind, x[:tenth], few, start, implementation=implementation)
+                peers[f"hmmlearn {implementation}"] = partial(nanoseconds, theirs, tenth, 1)
+        with suppress(ImportError):
+            import dynamax
+
+            peers[f"dynamax {dynamax.__version__}"] = partial(nanoseconds, partial(fit_dynamax, kind, x, sizes, start), rows, 2)
+        for peer, measured in peers.items():
+            value = measured()
+            print(f"  {peer}: {value:.0f} ns ({value / ours:.0f} times)", flush=True)
 
 
 if __name__ == "__main__":

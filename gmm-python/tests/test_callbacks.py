@@ -18,6 +18,7 @@ from gaussmix import (
     GaussianMixtureRegressor,
     MixturePosterior,
     cluster,
+    hmm,
 )
 from gaussmix.cluster.engine import InProcess
 
@@ -149,6 +150,25 @@ def test_on_a_cluster(iris):
     gm = cluster.GaussianMixture(3, random_state=0, engine=engine).set_callbacks(recorder).fit(iris)
     assert recorder.calls[2:-2] == iterations(gm.n_iter_) and recorder.made == []
     assert recorder.last.engine is engine and recorder.last.score(iris) == gm.score(iris)
+
+
+@pytest.mark.parametrize("kind", [hmm.GaussianHMM, hmm.GMMHMM, hmm.BayesianGaussianHMM, cluster.GaussianHMM])
+def test_hidden_markov_models(iris, kind):
+    recorder, params = Recorder(), {"n_components": 2, "random_state": 0, "n_iter": 4, "tol": -np.inf}
+    model = kind(**params).set_callbacks(recorder).fit(iris, [100, 50])
+    assert recorder.calls == ["setup", ("begin", "fit", 0), *iterations(4), ("end", "fit", 0), "teardown"]
+    np.testing.assert_array_equal(model.means_, kind(**params).fit(iris, [100, 50]).means_)
+    # The value of an iteration is that before its M-step; a bound is not a score.
+    if kind in (hmm.GaussianHMM, hmm.GMMHMM):
+        scores = [made.score(iris, [100, 50]) for made in recorder.made]
+        np.testing.assert_allclose(scores[:-1], list(model.monitor_.history)[1:], rtol=1e-12)
+    else:
+        assert len(recorder.made) == (0 if kind is cluster.GaussianHMM else 4)
+    if kind is not cluster.GaussianHMM:
+        assert kind(**params).set_callbacks(Recorder(stop_after=2)).fit(iris).monitor_.iter == 2
+        monitor = callback.ScoringMonitor(scoring=lambda made, x, y, lengths: {"score": made.score(x, lengths)})
+        model = kind(**params).set_callbacks(monitor).fit(iris, [100, 50])
+        assert monitor.get_logs().data[-1]["score"] == model.score(iris, [100, 50])
 
 
 def test_scoring_monitor(iris):

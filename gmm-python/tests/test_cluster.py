@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import gaussmix
+from gaussmix import cluster, hmm
 from gaussmix._partitions import Array
 from gaussmix.cluster import (
     BayesianGaussianMixture,
@@ -547,7 +548,7 @@ def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch
         assert [shard.load(i, part).resident for i, part in enumerate(parts)] == [True] * 4
         loads.clear()
         found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
-        found[-1] += [shard.ask(operation, pickle.dumps(([bytes(mixture)],))) for operation in ("scores", "labels")]
+        found[-1] += [shard.ask("values", pickle.dumps((kind, [bytes(mixture)]))) for kind in ("scores", "labels")]
         # The others are brought to the device for each of the four requests.
         assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
         assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))
@@ -782,3 +783,24 @@ def test_icl_is_of_one_process():
         gm.icl(X)
     local = gaussmix.GaussianMixture.from_parameters(gm.mixture_)
     assert local.icl(X) > local.bic(X)
+
+
+@pytest.mark.parametrize("kind", ["GaussianHMM", "GMMHMM"])
+def test_sequences(tmp_path, monkeypatch, kind):
+    lengths, params = [500, 1, 1500, 1000], {"n_components": 3, "random_state": 0, "n_iter": 4, "tol": -np.inf, "missing": True}
+    holes = X.astype(np.float32)
+    holes[np.random.default_rng(2).random(X.shape) < 0.1] = np.nan
+    alone = getattr(hmm, kind)(**params).fit(holes, lengths, [1, 2, 0, 1])
+    start = getattr(cluster, kind)(engine=InProcess(2), partition_rows=500, **params)
+    path = tmp_path / "fit.json"
+    clone(start).set_params(n_iter=2).fit(holes, lengths, [1, 2, 0, 1], path)
+    for fit in (clone(start).fit(holes, lengths, [1, 2, 0, 1]), clone(start).fit(holes, lengths, [1, 2, 0, 1], path)):
+        np.testing.assert_allclose(fit.means_, alone.means_, rtol=1e-6)
+        np.testing.assert_allclose(fit.predict_proba(holes, lengths), alone.predict_proba(holes, lengths), rtol=1e-5, atol=1e-7)
+    # Some rows make the start.
+    monkeypatch.setattr("gaussmix.cluster.markov._START", 600)
+    some = clone(start).fit(holes, lengths)
+    assert some.score(holes, lengths) == pytest.approx(alone.score(holes, lengths), rel=0.02)
+    assert pickle.loads(pickle.dumps(some)).engine is None
+    with pytest.raises(ValueError, match="lengths add up to 3001, but X has 3000 rows"):
+        start.fit(holes[:3000], lengths)

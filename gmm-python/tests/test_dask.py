@@ -10,17 +10,20 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import gaussmix
-from gaussmix import cluster, deconvolution
+from gaussmix import cluster, deconvolution, hmm
 from gaussmix.deconvolution import Measurements
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 import dask.array as da  # noqa: E402
+import dask.dataframe as dd  # noqa: E402
+import pandas as pd  # noqa: E402
 
-from gaussmix.dask import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood  # noqa: E402
+from gaussmix.dask import GMMHMM, BayesianGaussianMixture, ExtremeDeconvolution, GaussianHMM, GaussianMixture, Likelihood  # noqa: E402
 
 rng = np.random.default_rng(0)
 X = (np.arange(5003) % 3)[:, np.newaxis] * np.linspace(4, 1, 4) + rng.normal(size=(5003, 4))
@@ -455,3 +458,82 @@ def test_noise_that_workers_do_not_take(client):
         ExtremeDeconvolution(client=client).fit(X, noise=(np.eye(4)[None], np.zeros(len(X), int)))
     with pytest.raises(ValueError, match="noise has the shape"):
         ExtremeDeconvolution(client=client).fit(X, noise=np.ones((5003, 3)))
+
+
+#: 100 sequences, in partitions of 700 rows or of a multiple.
+LENGTHS = [20, 50] * 50
+ROWS = X[:3500]
+HIDDEN = {"n_components": 3, "random_state": 0, "n_iter": 5, "tol": -np.inf}
+
+
+def walks(n_partitions):
+    """Return a dataframe with a column for the sequence of each row."""
+    frame = pd.DataFrame(ROWS, columns=list("abcd")).assign(walk=np.repeat([f"w{i}" for i in range(100)], LENGTHS))
+    return dd.from_map(lambda part: frame.iloc[slice(*part)], [(i, i + 3500 // n_partitions) for i in range(0, 3500, 3500 // n_partitions)])
+
+
+def test_hidden_markov_models(client):
+    weights = np.arange(100) % 3 + 0.5
+    for kind, local in ((GaussianHMM, hmm.GaussianHMM), (GMMHMM, hmm.GMMHMM)):
+        alone = local(**HIDDEN).fit(ROWS, LENGTHS, weights)
+        x = da.from_array(ROWS, chunks=(700, 2))
+        fit = kind(client=client, **HIDDEN).fit(x, LENGTHS, weights)
+        for name in ("startprob_", "transmat_", "means_", "covars_"):
+            np.testing.assert_allclose(getattr(fit, name), getattr(alone, name), rtol=1e-10, atol=1e-12, err_msg=name)
+        assert fit.score(x, LENGTHS) == pytest.approx(alone.score(ROWS, LENGTHS), rel=1e-12)
+        assert fit.bic(x, LENGTHS) == pytest.approx(alone.bic(ROWS, LENGTHS), rel=1e-12)
+        for method in ("decode", "score_samples"):
+            (total, values), (total_alone, values_alone) = getattr(fit, method)(x, LENGTHS), getattr(alone, method)(ROWS, LENGTHS)
+            assert isinstance(values, da.Array) and float(total) == pytest.approx(total_alone, rel=1e-12)
+            np.testing.assert_allclose(values.compute(), values_alone, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(fit.predict(ROWS, LENGTHS), alone.predict(ROWS, LENGTHS))
+        sums = fit.e_step(x, [LENGTHS[i : i + 20] for i in range(0, 100, 20)], weights)
+        np.testing.assert_allclose(sums.transitions, alone.e_step(ROWS, LENGTHS, weights).transitions, rtol=1e-9)
+    assert clone(fit).client is client and not hasattr(fit, "partial_fit")
+
+
+def test_sequences_of_files_and_of_columns(client, tmp_path):
+    frame, fits = walks(5), []
+    fits.append(GaussianHMM(client=client, **HIDDEN).fit(frame, "walk"))
+    states = fits[0].predict(frame, "walk")
+    # The lengths of each partition, also delayed, and files, of which one is divided.
+    parts = [dask.delayed(LENGTHS[i : i + 20]) for i in range(0, 100, 20)]
+    fits.append(GaussianHMM(client=client, **HIDDEN).fit(frame.drop(columns="walk"), parts))
+    np.save(tmp_path / "a.npy", ROWS[:2100])
+    np.save(tmp_path / "b.npy", ROWS[2100:])
+    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    fits.append(GaussianHMM(client=client, partition_rows=700, **HIDDEN).fit(paths, LENGTHS))
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.means_, fits[0].means_)
+    np.testing.assert_array_equal(fits[2].predict(paths, [LENGTHS[:60], LENGTHS[60:]]).compute(), states.compute())
+    # Without lengths each file is a sequence.
+    assert fits[2].score(paths) == pytest.approx(sum(map(fits[2].score, (ROWS[:2100], ROWS[2100:]))), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_the_bits_of_hidden_markov_models_do_not_depend_on_workers(n_workers):
+    x, here = da.from_array(ROWS, chunks=(700, 4)), cluster.GaussianHMM(partition_rows=700, **HIDDEN).fit(ROWS, LENGTHS)
+    with (
+        distributed.LocalCluster(n_workers, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
+        distributed.Client(workers) as client,
+    ):
+        np.testing.assert_array_equal(GaussianHMM(client=client, **HIDDEN).fit(x, LENGTHS).means_, here.means_)
+
+
+def test_bad_lengths(client):
+    x, fit = da.from_array(ROWS, chunks=(700, 4)), GaussianHMM(client=client, **HIDDEN)
+    for lengths, message in (
+        ([3500 - 69, 69], "sequence 0, rows 0 to 3430, begins before rows 2800 to 3499 of X"),
+        ([700] * 4, "lengths add up to 2800, but X has 3500 rows"),
+        ([[700]] * 4, "lists for 4 parts of X, but X has 5"),
+        ([[700]] * 4 + [[699]], "rows 2800 to 3499 of X: its lengths add up to 699, but it has 700 rows"),
+        ([700.5] * 5, "lengths holds 700.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit.fit(x, lengths)
+    with pytest.raises(ValueError, match="sequence_weight has 4 numbers for 5 sequences"):
+        fit.fit(x, sequence_weight=[1.0] * 4)
+    with pytest.raises(ValueError, match="'w20' of the column 'walk' lie apart, in partitions 0 and 1"):
+        fit.fit(walks(5).map_partitions(lambda part: part.assign(walk=part.walk.where(part.walk != "w0", "w20"))), "walk")
+    with pytest.raises(ValueError, match="rows 0 to 699 of X: Input contains NaN"):
+        fit.fit(da.where(x == x[0, 0], np.nan, x))

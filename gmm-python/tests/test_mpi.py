@@ -58,7 +58,7 @@ import numpy as np
 from mpi4py import MPI
 from sklearn.exceptions import ConvergenceWarning
 from gaussmix import cluster
-from gaussmix.mpi import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
+from gaussmix.mpi import GMMHMM, BayesianGaussianMixture, ExtremeDeconvolution, GaussianHMM, GaussianMixture
 
 comm = MPI.COMM_WORLD
 rank, size = comm.Get_rank(), comm.Get_size()
@@ -116,6 +116,28 @@ for kind, of_rank, what in ((X[part], noise[part], noise), ("x.npy", np.eye(4), 
     assert np.array_equal(xd.predict(X[part], noise[part]), alone.predict(X, noise)[part])
 assert np.array_equal(gm.predict(X[rank::size]), here.predict(X[rank::size]))
 assert np.array_equal(gm.predict("x.npy"), here.predict(X))
+# Hidden Markov models: a file that is divided between sequences, and sequences of each rank.
+lengths = np.array([40, 1, 60] * 49 + [54])
+hidden = dict(n_components=3, random_state=0, n_iter=5)
+ends = np.cumsum([0, *lengths])
+first, last = rank * 148 // size, (rank + 1) * 148 // size
+rows, own = X[ends[first] : ends[last]], lengths[first:last]
+for kind, local in ((GaussianHMM, cluster.GaussianHMM), (GMMHMM, cluster.GMMHMM)):
+    here = local(partition_rows=700, **hidden).fit(X, lengths, lengths % 7 + 1)
+    model = kind(comm=comm, partition_rows=700, **hidden).fit("x.npy", lengths, lengths % 7 + 1)
+    assert np.array_equal(model.means_, here.means_) and np.array_equal(model.covars_, here.covars_)
+    assert np.array_equal(model.predict("x.npy", lengths), here.predict(X, lengths))
+    model = kind(comm=comm, **hidden).fit(rows, own, own % 7 + 1)
+    np.testing.assert_allclose(model.means_, here.means_, rtol=1e-10)
+    assert len({m.tobytes() for m in comm.allgather(model.means_)}) == 1
+    assert np.array_equal(model.predict(rows, own), here.predict(X, lengths)[ends[first] : ends[last]])
+    np.testing.assert_allclose(model.bic(rows, own), here.bic(X, lengths), rtol=1e-12)
+try:
+    model.fit(rows, own + (rank == size - 1))
+except ValueError as error:
+    assert f"the samples of rank {size - 1}: the lengths of the sequences add up to" in str(error), error
+else:
+    raise AssertionError("no error")
 assert np.array_equal(gm.partial_fit(X[rank::size]).means_, comm.bcast(gm.means_))
 
 # An error of one rank is raised by all.
@@ -293,9 +315,7 @@ def test_the_command(folder):
     assert result["candidates"] == [row._asdict() for row in selection.table]
     assert (result["best"]["n_components"], result["criterion"]) == (selection.best.n_components, "bic")
     assert np.array_equal(gaussmix.GaussianMixture.load(folder / "best.json").means_, selection.best.means_)
-    table = [line.split() for line in found[7][1].splitlines()]
-    assert table[0] == ["type", "K", "parameters", "score", "BIC", "iterations"] and len(table[1:7]) == 6
-    assert [row[:2] for row in table[1:7] if row[-1] == "best"] == [[selection.best.covariance_type, "3"]]
+    assert found[7][1].startswith(f"selection: {selection}\nranks: 3\n")
     assert found[7][2].count("diag, K = 2, run 0") == selection.table[4].n_iter  # The table has full 1, 2, 3 and diag 1, 2, 3.
     assert np.array_equal(gaussmix.GaussianMixture.load(folder / "model3.npz").means_, here.means_)
     result = json.loads(found[1][1])

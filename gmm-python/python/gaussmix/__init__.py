@@ -14,7 +14,7 @@ from . import _core
 from ._bayes import MixturePosterior
 from ._classifier import GaussianMixtureClassifier
 from ._core import Statistics, __version__
-from ._documentation import documented
+from ._documentation import document
 from ._estimator import GaussianMixture
 from ._likelihood import InnerProducts, Likelihood, gaussian_kernel, inner_products
 from ._many import ManyMixtures, fit_many
@@ -56,7 +56,6 @@ __all__ = [
 ]
 
 
-@documented
 def devices() -> list[tuple[str, str | None, str | None]]:
     """Look for devices.
     Returns:
@@ -68,3 +67,5 @@ def devices() -> list[tuple[str, str | None, str | None]]:
 if hasattr(os, "register_at_fork"):
     # The engine's threads stay in the parent.
     os.register_at_fork(after_in_child=_core.after_fork)
+
+document()

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
-from ._documentation import documented
 from ._gpu import on_host
 from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
@@ -37,7 +36,6 @@ _ARVIZ_NAMES = {
 _AXES = {"full": ["component", "feature", "other_feature"], "diag": ["component", "feature"], "spherical": ["component"]}
 
 
-@documented
 class MixturePosterior(Estimator):
     """Draws of mixtures from their posterior, by Markov chain Monte Carlo.
 

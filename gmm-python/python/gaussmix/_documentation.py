@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
@@ -61,6 +62,7 @@ message : bytes -- What the operation needs, for example the parameters.
 groups : array-like of shape (n_samples,) -- The group of each sample: numbers, texts or times.
 lengths : array-like of shape (n_sequences,), default=None
     The numbers of rows of the sequences, which stand one after the other in X; by default all rows are one sequence.
+sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
 path : str or path-like -- The file; its name ends in .json or .npz.
 noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
 projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.
@@ -132,9 +134,18 @@ def documented(thing: _Documented) -> _Documented:
         if holder.__doc__ is None and not name.startswith("_"):
             bases = thing.__mro__[1:] if isinstance(thing, type) else ()
             holder.__doc__ = next((vars(base)[name].__doc__ for base in bases if name in vars(base)), None)
-        elif holder.__doc__ and _SHORT.search(holder.__doc__):
+        if holder.__doc__ and _SHORT.search(holder.__doc__):
             holder.__doc__ = filled(holder.__doc__)
     return thing
+
+
+def document() -> None:
+    """Do so for all that this package's loaded modules define; each public module calls it at its end."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(__package__):
+            for thing in list(vars(module).values()):
+                if getattr(thing, "__module__", None) == name:
+                    documented(thing)
 
 
 def with_parameters_of(
@@ -165,10 +176,10 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
     """
 
     def change(cls: _Class) -> _Class:
-        own = _entries(documented(cls))
+        own = _entries(cls)
         if not own:
             return cls
-        own.pop("**params")
+        own.pop("**params", None)
         head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
         after = rest.split("\n\n")[1:]
         entries = {**_entries(estimator), **own}
@@ -190,7 +201,7 @@ def description_of(thing: Any, parameter: str) -> str:
 
 def _entries(thing: Any) -> dict[str, str]:
     """Return what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
-    if thing.__doc__ is None:
+    if documented(thing).__doc__ is None:
         return {}
     section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
     entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry)

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from . import _core, _parameters, _start
 from ._arrays import Self, checked_weights
-from ._documentation import documented
 from ._fitted import take_features
 from ._fitting import Fitting, ill_defined, tried
 from ._mixture import Mixture
@@ -28,7 +27,6 @@ Tried = tuple["GaussianMixture", float | ValueError, float]
 _TOGETHER = 256
 
 
-@documented
 class GaussianMixture(Fitting):
     """A Gaussian mixture, fitted by expectation-maximisation.
 

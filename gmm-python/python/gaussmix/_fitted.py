@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _arrays, _core
 from ._arrays import Floats, Self, checked_weights, load, n_threads, validated
 from ._attributes import attribute_type
-from ._documentation import documented
 from ._gpu import beside, on_host
 from ._mixture import ARRAYS, Mixture, names_in_file
 from ._parameters import count, seed_of
@@ -49,7 +48,6 @@ def _equal(kept: NDArray[Any], value: Any) -> bool:
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
 
 
-@documented
 class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes of a fitted mixture, its other forms, and the methods that evaluate samples, or draw them."""
 

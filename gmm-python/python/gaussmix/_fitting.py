@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 
 from . import _core, _parameters, _start
 from ._arrays import Self
-from ._documentation import documented
 from ._fitted import Fitted
 from ._gpu import beside, place
 from ._reports import Course
@@ -80,7 +79,6 @@ def _takes_chunks(estimator: Fitting) -> bool:
     return True
 
 
-@documented
 class Fitting(Fitted):
     """An estimator that is fitted by iterations from a start."""
 

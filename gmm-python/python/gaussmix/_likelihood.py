@@ -11,7 +11,6 @@ from sklearn.utils import check_array
 
 from . import _arrays, _core
 from ._arrays import Floats, is_mapped, n_threads
-from ._documentation import documented
 from ._gpu import checked, on_gpu, on_host
 from ._measurements import Given, Measurements
 from ._mixture import AnyMixture, mixture_of
@@ -21,7 +20,6 @@ _Value = TypeVar("_Value")
 Weights: TypeAlias = ArrayLike | AnyMixture | Sequence[AnyMixture]
 
 
-@documented
 class Evaluation:
     """The methods of a likelihood: each evaluates a mixture, or that of the parameters that it is given."""
 
@@ -110,7 +108,6 @@ class Evaluation:
         return self._evaluate(_core.Data.e_step, weights, means, covariances)
 
 
-@documented
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in a device, for one set of parameters after the other.
 
@@ -227,7 +224,6 @@ class Likelihood(Evaluation):
         raise TypeError("a Likelihood cannot be pickled; make one of the data in each process")
 
 
-@documented
 def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") -> Floats:
     """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
 
@@ -246,7 +242,6 @@ def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") 
     return _core.InnerProducts(b, device).products(a)
 
 
-@documented
 class InnerProducts:
     """A matrix that stays in a device, and is multiplied with rows.
     Parameters:
@@ -266,7 +261,6 @@ class InnerProducts:
         return self._resident.products(check_array(_arrays.na_as_nan(rows), dtype=self._matrix.dtype, ensure_all_finite=False))
 
 
-@documented
 def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
     """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
     Parameters:

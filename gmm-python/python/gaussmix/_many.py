@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _start, _tables
 from ._arrays import Floats, Self, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
-from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import take_features
 from ._fitting import note_regularization
@@ -29,7 +28,6 @@ from ._warnings import warn
 Estimator = GaussianMixture | BayesianGaussianMixture
 
 
-@documented
 class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Mixtures of many groups of samples, each fitted to its group alone.
 
@@ -257,7 +255,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         }
 
 
-@documented
 def fit_many(
     X: ArrayLike | Sequence[ArrayLike],
     estimator: Estimator,

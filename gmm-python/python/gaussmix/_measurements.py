@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
-from ._documentation import documented
 
 Float64: TypeAlias = NDArray[np.float64]
 #: Noise as the engine takes it: an array, whether it is one covariance for all, the groups, and the projections.
 Given: TypeAlias = tuple[Float64, bool, list[int] | None, Float64 | None]
 
 
-@documented
 class Measurements(NamedTuple):
     """Samples with their noise, wherever an `ExtremeDeconvolution`, a `Likelihood` or ``select`` takes samples.
     Parameters:

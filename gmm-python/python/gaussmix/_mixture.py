@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
 from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
-from ._documentation import documented
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, seed_of, whole
@@ -71,7 +70,6 @@ class _Features(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 _Features.__name__ = "Mixture"
 
 
-@documented
 class Regression:
     """Some features of a mixture given others: what `Mixture.regression` returns.
 
@@ -120,7 +118,6 @@ class Regression:
 
 
 @final
-@documented
 class Mixture:
     """A Gaussian mixture: weights, means and covariances, which never change: the arrays are read-only.
 

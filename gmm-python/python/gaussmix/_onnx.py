@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._classifier import GaussianMixtureClassifier
-from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._graph import OPSET, Graph, is_reached, log_densities, log_sum, mixture_graph
 from ._mixture import Mixture
@@ -21,7 +20,6 @@ from ._variational import BayesianGaussianMixture
 Model = GaussianMixture | BayesianGaussianMixture | GaussianMixtureClassifier | GaussianMixtureOutlierDetector | GaussianMixtureRegressor
 
 
-@documented
 def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     """Write what a fitted model predicts as a graph of ONNX.
 
@@ -43,7 +41,6 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     return graph.model(type(model).__name__, model.n_features if isinstance(model, Mixture) else model.n_features_in_)
 
 
-@documented
 def register_skl2onnx() -> None:
     """Make skl2onnx know the models of this package, so that it converts pipelines with them.
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._arrays import Floats, Labels, Weights, checked_labels, checked_weights, floats
-from ._documentation import documented
 
 #: Samples are divided so that there are about this many partitions, ...
 PARTITIONS = 512
@@ -104,7 +103,6 @@ class Array(NamedTuple):
 Beside = Joined | Array | None
 
 
-@documented
 class Partition(NamedTuple):
     """What one worker loads as one piece.
 
@@ -117,6 +115,8 @@ class Partition(NamedTuple):
     units : Standardization or None -- The units that the samples are brought to.
     first : int -- The number of its first row in the array or file of which it holds rows.
     labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
+    sequences : tuple or None
+        The lengths of its sequences, or None for one, and their weights, or None; of a hidden Markov model.
     """
 
     name: str
@@ -125,6 +125,7 @@ class Partition(NamedTuple):
     units: _core.Standardization | None = None
     first: int = 0
     labels: Beside = None
+    sequences: tuple[list[int] | None, Any] | None = None
 
     def read(self, dtype: Any) -> tuple[Floats, Weights]:
         """Read samples and weights.

@@ -23,7 +23,15 @@ except ImportError:
     CallbackSupportMixin = object
 
 
-class Estimator(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
+class Watched(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types
+    """An estimator that takes scikit-learn's callbacks."""
+
+    def _told(self, X: Any, y: Any, metadata: Any, made: Callable[[Any], Any] | None) -> Task | None:
+        """Tell the callbacks, if there are some, that a fit begins."""
+        return Task(self, X, y, metadata, made) if hasattr(self, "_skl_callbacks") else None
+
+
+class Estimator(Watched):
     """The tags, the check of the parameters, and scikit-learn's callbacks."""
 
     def __sklearn_tags__(self) -> Any:
@@ -42,7 +50,7 @@ class Estimator(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # s
 
         `made` returns the attributes of this estimator with a mixture, the one after an iteration; without it there are none.
         """
-        task = Task(self, X, y, sample_weight, made) if hasattr(self, "_skl_callbacks") else None
+        task = self._told(X, y, None if sample_weight is None else {"sample_weight": sample_weight}, made)
         yield task
         place(self, X)
         if task is not None:
@@ -61,12 +69,12 @@ class Estimator(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # s
 class Task:
     """A fit as scikit-learn's callbacks see it: a task, and in it one for each iteration and, as in scikit-learn, an empty one."""
 
-    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any, made: Callable[[Any], Any] | None) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, metadata: Any, made: Callable[[Any], Any] | None) -> None:
         self.made = made
         # `ScoringMonitor` passes over fits that have no targets.
-        self.about = {"estimator": estimator, "X": X, "y": () if y is None else y}
-        self.about["metadata"] = None if sample_weight is None else {"sample_weight": sample_weight}
-        most = 0 if made is None else estimator.n_init * estimator.max_iter + 1
+        self.about = {"estimator": estimator, "X": X, "y": () if y is None else y, "metadata": metadata}
+        of_runs = hasattr(estimator, "n_init")
+        most = 0 if made is None else 1 + (estimator.n_init * estimator.max_iter if of_runs else estimator.n_iter)
         self.fit = estimator._init_callback_context(max_subtasks=most).call_on_fit_task_begin(**self.about)
         self.iteration: Any = None if made is None else self._begun()
 

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from . import _core, _tables
-from ._documentation import documented
 from ._estimator import GaussianMixture
 from ._fitted import Fitted
 from ._gpu import on_host
@@ -52,7 +51,6 @@ def axes_of(ax: Any) -> Any:
     return plt.gca() if ax is None else ax
 
 
-@documented
 class Selection(NamedTuple):
     """The models that were tried, and the best of them.
     Parameters:
@@ -106,7 +104,6 @@ class Selection(NamedTuple):
         return ax
 
 
-@documented
 def select(
     X: ArrayLike,
     n_components: int | Iterable[int],
@@ -219,7 +216,6 @@ _POINTS = 2000
 _FAINT = 0.25
 
 
-@documented
 def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int] | None = None, ax: Any = None) -> Any:
     """Draw a mixture as the command ``gmm fit --plot`` draws it.
 

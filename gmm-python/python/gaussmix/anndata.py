@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from ._documentation import documented
+from ._documentation import document
 from .mclust import Mclust
 
 __all__ = ["cluster"]
 
 
-@documented
 def cluster(
     adata: Any,
     G: int,
@@ -36,3 +35,6 @@ def cluster(
     fit = Mclust(np.asarray(adata.obsm[used_obsm]), G, modelNames, device=device, random_state=random_seed)
     adata.obs[key_added] = pandas.Categorical(fit.classification)
     return adata
+
+
+document()

@@ -4,7 +4,11 @@
 `Likelihood` evaluates mixtures over data that stays in the workers. Both are used as those of one process.
 """
 
+from ._documentation import document
 from .cluster.dask.engine import DaskEngine
 from .cluster.dask.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
+from .cluster.dask.markov import GMMHMM, GaussianHMM
 
-__all__ = ["BayesianGaussianMixture", "DaskEngine", "ExtremeDeconvolution", "GaussianMixture", "Likelihood"]
+__all__ = ["GMMHMM", "BayesianGaussianMixture", "DaskEngine", "ExtremeDeconvolution", "GaussianHMM", "GaussianMixture", "Likelihood"]
+
+document()

@@ -17,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
-from ._documentation import documented
+from ._documentation import document
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
 from .hmm import Likelihood
@@ -41,7 +41,6 @@ class _Source:
         return Differentiable(np.asarray(x), weights, self.covariance_type, **dict(self.options))
 
 
-@documented
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
@@ -91,7 +90,6 @@ class LogLikelihood:
         return _evaluated(self._source, None, None, weights, means, covariances)
 
 
-@documented
 def log_likelihood(
     x: ArrayLike,
     weights: ArrayLike | AnyMixture,
@@ -219,7 +217,6 @@ def _backward(source: _Source, residuals: Any, factor: Any) -> Any:
 _total.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-@documented
 class MarkovLogLikelihood:
     """The log-likelihood of sequences under a hidden Markov model, for automatic differentiation.
 
@@ -268,3 +265,5 @@ def _markov_backward(likelihood: Likelihood, gradient: Any, factor: Any) -> Any:
 
 
 _markov_total.defvjp(_markov_with_gradient, _markov_backward)
+
+document()

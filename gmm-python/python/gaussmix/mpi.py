@@ -12,11 +12,15 @@ program all ranks of a communicator make the same calls:
 
 import sys
 
+from ._documentation import document
 from .cluster.mpi.command_line import main, run
 from .cluster.mpi.engine import MPIEngine
 from .cluster.mpi.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
+from .cluster.mpi.markov import GMMHMM, GaussianHMM
 
-__all__ = ["BayesianGaussianMixture", "ExtremeDeconvolution", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
+__all__ = ["GMMHMM", "BayesianGaussianMixture", "ExtremeDeconvolution", "GaussianHMM", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
+
+document()
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
-from ._documentation import documented
+from ._documentation import document
 from ._mixture import AnyMixture
 from .hmm import Likelihood
 
@@ -31,7 +31,6 @@ _BUFFER = 1 << 22
 _SEPARATE = 1e8
 
 
-@documented
 class LogLikelihood:
     """The log-likelihood of samples that stay in a device, for automatic differentiation.
 
@@ -131,7 +130,6 @@ class LogLikelihood:
         return torch.from_numpy(self._function.score_function(of)).to(self._x.device)
 
 
-@documented
 def log_likelihood(
     x: Tensor,
     weights: Tensor | AnyMixture,
@@ -245,7 +243,6 @@ class _Derivatives(torch.autograd.Function):
         raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="PyTorch"))
 
 
-@documented
 class MarkovLogLikelihood:
     """The log-likelihood of sequences under a hidden Markov model, for automatic differentiation.
 
@@ -337,3 +334,6 @@ def _score_function_on_gpu(x: Tensor, of: Parameters) -> Tensor:
         r = torch.softmax(logs, dim=1)
         out.copy_(torch.addcmul(r @ products, delta, r @ matrix, value=-1))
     return derivatives
+
+
+document()

@@ -9,19 +9,23 @@ To bring the mixture to another engine, write an `Engine`: its workers call ``sh
 brings what they return to the process that calls `fit`. ``GaussianMixture(8, engine=MyEngine())`` then has all methods.
 """
 
+from .._documentation import document
 from .._partitions import Partition
 from .engine import Engine, InProcess
 from .estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
 from .likelihood import Likelihood
+from .markov import GMMHMM, GaussianHMM
 from .shard import Facts, Options, Shard
 from .tree import Answer, MissingPartitionsError, merge
 
 __all__ = [
+    "GMMHMM",
     "Answer",
     "BayesianGaussianMixture",
     "Engine",
     "ExtremeDeconvolution",
     "Facts",
+    "GaussianHMM",
     "GaussianMixture",
     "InProcess",
     "Likelihood",
@@ -31,3 +35,5 @@ __all__ = [
     "Shard",
     "merge",
 ]
+
+document()

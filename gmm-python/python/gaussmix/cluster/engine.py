@@ -11,7 +11,6 @@ from sklearn.utils import check_array
 
 from .. import _partitions
 from .._arrays import na_as_nan
-from .._documentation import documented
 from .._partitions import File, Partition
 from .shard import ADDED, Facts, Options, Shard
 from .tree import Answer
@@ -27,7 +26,6 @@ class Plan(NamedTuple):
     head: Any
 
 
-@documented
 class Engine(ABC):
     """Has workers load partitions, and asks all of them.
 
@@ -97,7 +95,6 @@ class Engine(ABC):
         """Have the workers drop their shards."""
 
 
-@documented
 class InProcess(Engine):
     """Shards of this process, one after the other: what others are compared with.
     Parameters: n_shards : int, default=1 -- The number of shards.

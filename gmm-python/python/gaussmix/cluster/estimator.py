@@ -10,28 +10,29 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational, deconvolution
-from .._documentation import documented, with_documentation_of
+from .._documentation import with_documentation_of
 from .._fitting import Fitting, tried
 from .._samples import Samples
 from ..deconvolution._estimator import measurements
-from .engine import Engine, InProcess
+from .engine import Engine, InProcess, Plan
 from .samples import ClusterSamples, Resident
 
-_Estimator = TypeVar("_Estimator", bound="ClusterEstimator")
+_Estimator = TypeVar("_Estimator", bound="OnWorkers")
 
 
-def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[type[_Estimator]], type[_Estimator]]:
+def on_workers(connection: str, kinds: Any, local: type[Any]) -> Callable[[type[_Estimator]], type[_Estimator]]:
     """Make a class the estimator `local` on workers, to which a parameter is the connection: one of these kinds, or None."""
 
     def change(cls: type[_Estimator]) -> type[_Estimator]:
         def init(self: _Estimator, *n_components: Any, **params: Any) -> None:
-            ClusterEstimator.__init__(self, *n_components, **params)
+            OnWorkers.__init__(self, *n_components, **params)
 
-        theirs, own = signature(local.__init__).parameters, signature(ClusterEstimator.__init__).parameters
+        theirs, own = signature(local.__init__).parameters, signature(OnWorkers.__init__).parameters
         connected = Parameter(connection, Parameter.KEYWORD_ONLY, default=None, annotation="Any")
         named = [*theirs.values(), connected, own["partition_rows"], own["resident"]]
         init.__signature__ = Signature(named)  # type: ignore[attr-defined]
@@ -47,9 +48,8 @@ def on_workers(connection: str, kinds: Any, local: type[Fitting]) -> Callable[[t
     return change
 
 
-@documented
-class ClusterEstimator(Fitting):
-    """What estimators have that are fitted to partitions, which an engine's workers hold."""
+class OnWorkers(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """The connection to workers, which hold the partitions that an estimator is fitted to."""
 
     engine: Engine | None
     partition_rows: int | None
@@ -59,19 +59,19 @@ class ClusterEstimator(Fitting):
     #: Callbacks have no estimator to evaluate samples by, which the workers hold.
     _with: Any = staticmethod(lambda gm: None)
     #: The estimator of one process.
-    _LOCAL: ClassVar[type[Fitting]]
+    _LOCAL: ClassVar[type[Any]]
 
     def __init__(self, *n_components: Any, partition_rows: int | None = None, resident: bool | None = None, **params: Any) -> None:
         setattr(self, self._connection, params.pop(self._connection, None))
         self._LOCAL.__init__(self, *n_components, **params)
         self.partition_rows, self.resident = partition_rows, resident
 
-    def __sklearn_clone__(self) -> ClusterEstimator:
+    def __sklearn_clone__(self) -> OnWorkers:
         """Make an unfitted estimator with the same parameters, on the same workers."""
         held = getattr(self, self._connection)
         setattr(self, self._connection, None)
         try:
-            made: ClusterEstimator = super().__sklearn_clone__()
+            made: OnWorkers = super().__sklearn_clone__()
         finally:
             setattr(self, self._connection, held)
         return made.set_params(**{self._connection: held})  # type: ignore[no-any-return]
@@ -86,12 +86,19 @@ class ClusterEstimator(Fitting):
         """Return which of all samples are those of this process."""
         return slice(None)
 
-    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
-        return ClusterSamples(self, X, sample_weight, labels)
-
     def _beside(self, X: Any) -> tuple[Any, Any]:
         """Return samples with columns for what each has beside, and the noise of the options that shards are made with."""
         return X, None
+
+
+class ClusterEstimator(OnWorkers, Fitting):
+    """What mixtures on workers have in common."""
+
+    def _plan(self, engine: Engine, X: Any, sample_weight: Any, labels: Any) -> Plan:
+        return engine._plan(X, sample_weight, self.partition_rows, self.resident, labels, self.n_components)
+
+    def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
+        return ClusterSamples(self, X, sample_weight, labels)
 
     def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Resident], Any]) -> Any:
         """Load samples for a fitted mixture, and drop them after `work`."""
@@ -132,14 +139,12 @@ class ClusterEstimator(Fitting):
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
     rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
+    Parameters: engine, partition_rows, resident
     """
 
     def icl(self, X: Any, sample_weight: Any = None) -> float:
@@ -161,16 +166,13 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
 
 @on_workers("engine", [Engine, None], deconvolution.ExtremeDeconvolution)
-@documented
 class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     """Extreme deconvolution of partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
     results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
     samples, with variances or a covariance for each; there are neither groups nor projections.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
+    Parameters: engine, partition_rows, resident
     """
 
     _samples = ClusterEstimator._samples
@@ -193,10 +195,8 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
     for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
     their own engines. Samples are as those of :class:`GaussianMixture`.
-    Parameters:
-    engine, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    Parameters: engine, partition_rows, resident
     """

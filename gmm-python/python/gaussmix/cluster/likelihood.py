@@ -6,14 +6,12 @@ from typing import Any
 
 from .. import _core
 from .._arrays import n_threads
-from .._documentation import documented
 from .._likelihood import Evaluation
 from .engine import Engine, InProcess, agreed
 from .samples import Interrupts, Remote, check_facts
 from .shard import Options
 
 
-@documented
 class Likelihood(Evaluation):
     """The log-likelihood of samples that stay in the devices of an engine's workers.
 

@@ -7,6 +7,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partialmethod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -107,14 +108,12 @@ class Remote:
     def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
         return self.sum("totals", parameters_of(mixtures))
 
-    def scores(self, mixture: _core.Mixture) -> Any:
-        return np.concatenate(self.parts("scores", parameters_of([mixture])))
+    def _values(self, kind: str, mixture: _core.Mixture) -> Any:
+        return np.concatenate(self.parts("values", kind, parameters_of([mixture])))
 
-    def labels(self, mixture: _core.Mixture) -> Any:
-        return np.concatenate(self.parts("labels", parameters_of([mixture])))
-
-    def responsibilities(self, mixture: _core.Mixture) -> Any:
-        return np.concatenate(self.parts("responsibilities", parameters_of([mixture])))
+    scores = partialmethod(_values, "scores")
+    labels = partialmethod(_values, "labels")
+    responsibilities = partialmethod(_values, "responsibilities")
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         order = np.argsort(indices, kind="stable")
@@ -199,8 +198,7 @@ class ClusterSamples(Samples):
         X, noise = estimator._beside(X)
 
         def planned() -> Plan:
-            rows, resident, k = estimator.partition_rows, estimator.resident, estimator.n_components
-            found: Plan = self.engine._plan(X, sample_weight, rows, resident, labels, k)
+            found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
             if isinstance(noise, int):
                 found = found._replace(head=found.head[:, :noise])
             check_columns(estimator, found, reset)

@@ -13,15 +13,14 @@ from sklearn.utils.validation import check_array
 
 from .. import _core
 from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
-from .._documentation import documented
 from .._partitions import Partition
+from ..hmm._base import sequences_of
 from .tree import Answer, MissingPartitionsError, Parameters, Tree, encode, mixture_of
 
 #: The share of a GPU's free memory that partitions may take; the rest is for evaluations and for one more partition.
 _DEVICE_SHARE = 0.8
 
 
-@documented
 class Options(NamedTuple):
     """How shards load their partitions.
     Parameters:
@@ -60,7 +59,6 @@ class Options(NamedTuple):
     noise: Any = None
 
 
-@documented
 class Facts(NamedTuple):
     """What is known of a partition once it was loaded.
     Parameters:
@@ -85,7 +83,8 @@ class _Part:
         self.number, self.partition, self.options = number, partition, options
         x, weights = partition.read(np.dtype(options.dtype))
         labels = partition.known(x.shape[0], options.n_components)
-        total = float(x.shape[0]) if weights is None else float(weights.sum())
+        beside = weights if partition.sequences is None else partition.sequences[1]
+        total = float(x.shape[0]) if beside is None else float(np.sum(beside))
         measured, _ = self._split(x)
         missing = Missing.of(measured, weights) if options.missing else None
         self.facts = Facts(x.shape[0], measured.shape[1], total, resident, missing)
@@ -95,7 +94,7 @@ class _Part:
         self.held = (x, weights, labels) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
-        self.described = None if data is None else data.describe()
+        self.described = getattr(data, "describe", lambda: None)()
 
     def _split(self, x: Floats) -> tuple[Floats, Any]:
         """Return samples, and their noise as the engine takes it."""
@@ -105,13 +104,15 @@ class _Part:
         noise = np.ascontiguousarray(x[:, c:], np.float64)
         return np.ascontiguousarray(x[:, :c]), (noise if noise.shape[1] == c else noise.reshape(-1, c, c), False, None, None)
 
-    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> _core.Data | None:
+    def _data(self, x: Floats, weights: Weights, labels: Labels | None) -> Any:
+        options, sequences = self.options, self.partition.sequences
+        if sequences is not None and (len(x) or len(sequences[0] or ())):
+            return sequences_of(x, sequences[0], sequences[1] if np.any(sequences[1]) else None, options.missing, options.device)
         if x.shape[0] == 0:
             return None
         if weights is not None and not weights.any():
             # The engine refuses them; values per sample do not depend on weights.
             weights = None
-        options = self.options
         x, noise = self._split(x)
         first = self.partition.first
         try:
@@ -176,27 +177,27 @@ class _Part:
         labels = self._labels()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
-    def scores(self, parameters: Parameters) -> Any:
-        return self.opened().scores(mixture_of(parameters))
+    def values(self, kind: str, parameters: Parameters) -> Any:
+        """Return the scores, labels or responsibilities of the samples."""
+        return getattr(self.opened(), kind)(mixture_of(parameters))
 
-    def labels(self, parameters: Parameters) -> Any:
-        return self.opened().labels(mixture_of(parameters))
+    def sequence_values(self, model: Any, method: str, *arguments: Any) -> Any:
+        """Call a method of a hidden Markov model with the sequences."""
+        return getattr(model, method)(self.opened(), None, *arguments)
 
-    def responsibilities(self, parameters: Parameters) -> Any:
-        return self.opened().responsibilities(mixture_of(parameters))
+    sequence_sums = sequence_values
 
     def describe(self) -> Any:
         return self.described if self.data is None else self.data.describe()
 
 
 #: The operations whose values are added over partitions; those of the others stay apart.
-ADDED = {"statistics", "totals", "moments"}
+ADDED = {"statistics", "totals", "moments", "sequence_sums"}
 #: The operations that pass over partitions without weight; the others pass over those without samples.
 _WEIGHTED = ADDED | {"draw"}
-_OPERATIONS = _WEIGHTED | {"rows", "scores", "labels", "responsibilities", "describe", "known"}
+_OPERATIONS = _WEIGHTED | {"rows", "values", "describe", "known", "sequence_values"}
 
 
-@documented
 class Shard:
     """The partitions of one worker, in its device.
 

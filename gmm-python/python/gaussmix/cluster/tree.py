@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import _core
-from .._documentation import documented
 
 #: A part of the answer to a request: the place of the value in the tree over the partitions (its level, and its number on this level), and
 #: the value as bytes, which are empty where the partitions have no samples.
@@ -66,7 +65,6 @@ def mixture_of(parameters: Parameters) -> _core.Mixture:
     return _core.Mixture.from_bytes(mixture)
 
 
-@documented
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add the answers of several shards to a request whose values are sums.
 

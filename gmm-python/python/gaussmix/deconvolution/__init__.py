@@ -5,9 +5,12 @@ mixture (Bovy, Hogg and Roweis 2011). `ExtremeDeconvolution` is the estimator; `
 the interfaces of the programs of these names. docs/deconvolution.md compares them.
 """
 
+from .._documentation import document
 from ._bovy import extreme_deconvolution
 from .._measurements import Measurements
 from ._estimator import ExtremeDeconvolution
 from ._xdgmm import XDGMM
 
 __all__ = ["XDGMM", "ExtremeDeconvolution", "Measurements", "extreme_deconvolution"]
+
+document()

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _core
-from .._documentation import documented
 from .._measurements import Float64, Measurements, numbers_of
 
 #: Amplitudes, means and covariances, and which of each are fixed.
@@ -137,7 +136,6 @@ def _merged_and_split(parameters: _Parameters, triple: tuple[int, int, int], ran
     return amp, means, covariances
 
 
-@documented
 def extreme_deconvolution(
     ydata: ArrayLike,
     ycovar: ArrayLike,

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import _core
 from .._arrays import Floats, checked_weights, load, n_threads, validated
-from .._documentation import documented, with_documentation_of
+from .._documentation import with_documentation_of
 from .._estimator import GaussianMixture
 from .._measurements import Float64, Given, Measurements
 from .._parameters import count
@@ -63,7 +63,6 @@ class _MeasuredSamples(ArraySamples):
 
 
 @with_documentation_of(GaussianMixture)
-@documented
 class ExtremeDeconvolution(GaussianMixture):
     """A Gaussian mixture of the true values behind samples with known noise, fitted by expectation-maximisation.
 

@@ -12,14 +12,12 @@ from sklearn.mixture import GaussianMixture as ScikitLearn
 from sklearn.utils import check_random_state
 
 from .._arrays import Floats
-from .._documentation import documented
 from .._mixture import Mixture
 from ._bovy import extreme_deconvolution
 from .._measurements import Measurements, numbers_of
 from ._estimator import ExtremeDeconvolution
 
 
-@documented
 class XDGMM:
     """Extreme deconvolution with the methods of astroML's and of Holoien's classes of this name.
     Parameters:

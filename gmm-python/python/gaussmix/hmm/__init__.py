@@ -4,6 +4,7 @@
 `gaussmix.patch_hmmlearn` puts them in the place of hmmlearn's. docs/hmm.md names the differences.
 """
 
+from .._documentation import document
 from ._base import ConvergenceMonitor, Expectations
 from ._likelihood import Likelihood
 from ._models import GMMHMM, BayesianGaussianHMM, GaussianHMM, VariationalGaussianHMM, load, select
@@ -19,3 +20,5 @@ __all__ = [
     "load",
     "select",
 ]
+
+document()

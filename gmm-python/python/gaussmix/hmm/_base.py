@@ -7,11 +7,11 @@ import os
 import sys
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import _fit_context
 from sklearn.cluster import KMeans
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
 from .._arrays import Self
-from .._documentation import documented
 from .._mixture import Mixture
 from .._parameters import set_parameters
+from .._reports import Watched
 from .._start import matrices_of, shape_of
 from ._pictures import draw
 
@@ -31,20 +31,23 @@ States = NDArray[np.int64]
 Lengths = ArrayLike | None
 
 
+def checked_lengths(lengths: ArrayLike) -> list[int]:
+    """Return the lengths of sequences as whole numbers."""
+    sizes = np.asarray(lengths).ravel().tolist()
+    if bad := [length for length in sizes if length < 1 or length != int(length)]:
+        raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
+    return [int(length) for length in sizes]
+
+
 def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: bool, device: str = "cpu") -> _core.Sequences:
-    """Check rows and divide them into sequences."""
+    """Check rows and divide them into sequences, unless they are."""
+    if isinstance(X, _core.Sequences):
+        return X
     x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if missing else True)
-    if lengths is None:
-        sizes = [len(x)]
-    else:
-        sizes = np.asarray(lengths).ravel().tolist()
-        if bad := [length for length in sizes if length < 1 or length != int(length)]:
-            raise ValueError(f"lengths holds {bad[0]}; lengths must be whole numbers, and a sequence has at least one row")
     weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
-    return _core.Sequences(x, [int(length) for length in sizes], weights, missing, device)
+    return _core.Sequences(x, [len(x)] if lengths is None else checked_lengths(lengths), weights, missing, device)
 
 
-@documented
 class ConvergenceMonitor:
     """The course of a fit; a subclass may decide otherwise when it has converged.
     Parameters:
@@ -83,7 +86,6 @@ class ConvergenceMonitor:
         return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
-@documented
 class Expectations(NamedTuple):
     """The sums of an E-step, which add up over sequences by ``+``, also from one computer to another.
     Parameters:
@@ -106,8 +108,12 @@ def _learns(model: Any) -> bool:
     return hasattr(model, "decay")
 
 
-@documented
-class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+def _takes_chunks(model: Any) -> bool:
+    """Say whether a model learns from the rows of this process."""
+    return _learns(model) and not hasattr(model, "_LOCAL")
+
+
+class HMM(Watched):
     """The methods of all models."""
 
     #: Set by the classes' own `__init__`.
@@ -129,6 +135,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _draws_components = False
     #: Whether covariances have mclust's models too.
     _takes_models = False
+    #: The engine checks the parameters.
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
+    #: What callbacks evaluate after an iteration.
+    _with: Any = staticmethod(vars)
 
     def _take(self, given: dict[str, Any]) -> None:
         """Set the parameters, which are the local variables of a constructor."""
@@ -176,12 +186,15 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             "around_last_means": bool(n_mix) and self.hmmlearn_compatible,
         }
 
-    def _step(self, sequences: _core.Sequences) -> float:
+    def _sums(self, engine: _core.HiddenMarkov, sequences: Any) -> Expectations:
+        return Expectations(*engine.e_step(sequences))
+
+    def _step(self, sequences: Any) -> float:
         """Make an iteration; return the log-likelihood before it."""
         engine = self._engine()
-        sums = engine.e_step(sequences)
+        sums = self._sums(engine, sequences)
         self._set(engine.m_step(sums, self.params, self._priors()))
-        return sums[2].log_likelihood
+        return sums.statistics.log_likelihood
 
     def _sequences(self, X: Any, lengths: Lengths = None, weights: ArrayLike | None = None, device: str = "cpu") -> _core.Sequences:
         return sequences_of(X, lengths, weights, self.missing, device)
@@ -196,6 +209,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Returns: log_prob : float -- -inf for an impossible sequence.
         """
         return float(self._fitted().score(self._sequences(X, lengths)).sum())
+
+    def _total(self, X: Any, lengths: Lengths) -> tuple[float, int]:
+        """Return the log-likelihood and the number of rows."""
+        return self.score(X, lengths), len(X)
 
     def score_samples(self, X: Any, lengths: Lengths = None) -> tuple[float, Array]:
         """Compute the total log-likelihood and the probabilities of the states.
@@ -328,30 +345,37 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 "Fitting a model with %d free scalar parameters with only %d data points will result in a degenerate solution.", n, X.size
             )
 
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None, checkpoint: str | os.PathLike[str] | None = None
     ) -> Self:
         """Fit the model.
         Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        X, lengths, sequence_weight
         checkpoint : path-like, default=None
             A .json file to which the fit is saved every ten seconds and at its end, also by Ctrl-C. If the file exists, the
             fit goes on from it, on the same data. Not of `VariationalGaussianHMM`.
         Returns: self : object -- The estimator.
         """
+        self._fit_to(X, lengths, sequence_weight, checkpoint)
+        return self
+
+    def _fit_to(self, X: Any, lengths: Any, sequence_weight: Any, checkpoint: Any) -> None:
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
-        complete = np.asarray(X, dtype=np.float64)
-        sizes = np.array([len(complete)] if lengths is None else lengths)
-        history = [] if checkpoint is None else self._resume(checkpoint, complete)
+        self._iterate(sequences, np.asarray(X, dtype=np.float64), checkpoint, X, lengths)
+
+    def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
+        """Make the iterations of a fit, which starts from some rows of X."""
+        history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
-            self._init(complete[~np.isnan(complete).any(axis=1)] if self.missing else complete, sizes)
+            self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, [len(x)] if lengths is None else lengths)
         self._check()
         self._stream = None
         self.monitor_._reset()
         known = history[-1] if history else None
         for value in history[:-1][: self.n_iter - 1]:
             self.monitor_.report(value)
+        task = self._told(X, None, None if lengths is None else {"lengths": lengths}, self._with)
         saved, last = time.monotonic(), None
         try:
             for _ in range(self.n_iter - self.monitor_.iter):
@@ -369,12 +393,13 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 if last and time.monotonic() - saved > 10:
                     last[0].write(os.fspath(checkpoint or ""), last[1])
                     saved = time.monotonic()
-                if self.monitor_.converged:
+                if (task is not None and task.after(lambda: self)) or self.monitor_.converged:
                     break
         finally:
             if last:
                 last[0].write(os.fspath(checkpoint or ""), last[1])
-        return self
+        if task is not None:
+            task.end()
 
     def _resume(self, checkpoint: str | os.PathLike[str], X: Array) -> list[float]:
         """Take the model of a checkpoint, if it exists, and return the history up to it."""
@@ -395,12 +420,10 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
         """Compute the sums of an E-step.
-        Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Parameters: X, lengths, sequence_weight
         Returns: sums : Expectations -- The sums over the sequences.
         """
-        return Expectations(*self._fitted().e_step(self._sequences(X, lengths, sequence_weight, self.device)))
+        return self._sums(self._fitted(), self._sequences(X, lengths, sequence_weight, self.device))
 
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def m_step(self, sums: Expectations) -> Self:
@@ -411,16 +434,14 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._set(self._fitted().m_step(sums, self.params, self._priors()))
         return self
 
-    @available_if(_learns)  # type: ignore[untyped-decorator]
+    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Self:
         """Learn from some sequences of the data.
 
         The first ones are fitted as by `fit`, unless the model is fitted already. Then each chunk of sequences contributes its
         expected numbers per row to a moving average, from which the parameters follow: stepwise EM. Chunks should be random
         samples of the same sequences. A copy of the model begins a new average.
-        Parameters:
-        X, lengths
-        sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+        Parameters: X, lengths, sequence_weight
         Returns: self : object -- The estimator.
         """
         if not hasattr(self, "startprob_"):
@@ -458,7 +479,8 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Parameters: X, lengths
         Returns: bic : float -- The criterion.
         """
-        return -2 * self.score(X, lengths) + self._fitted().n_parameters * float(np.log(len(X)))
+        total, n = self._total(X, lengths)
+        return -2 * total + self._fitted().n_parameters * float(np.log(n))
 
 
 def _root(covariance: Array) -> Array:

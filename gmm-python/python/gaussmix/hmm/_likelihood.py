@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import _core
-from .._documentation import documented
 from ._base import Array, Lengths, sequences_of
 
 
-@documented
 class Likelihood:
     """The log-likelihood of sequences that are kept, for one set of parameters after the other.
 
@@ -21,8 +19,7 @@ class Likelihood:
     `gaussmix.torch.MarkovLogLikelihood` and `gaussmix.jax.MarkovLogLikelihood` are the same for automatic
     differentiation.
     Parameters:
-    X, lengths
-    sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence of weight 2 counts as two.
+    X, lengths, sequence_weight
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag' -- The type of the covariances.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
     Examples:

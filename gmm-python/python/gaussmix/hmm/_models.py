@@ -13,12 +13,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .. import _core
-from .._documentation import documented, with_documentation_of
-from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all
+from .._documentation import with_documentation_of
 from .._start import shape_of
+from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all
 
 
-@documented
 class GaussianHMM(WithCovariances):
     """A hidden Markov model whose states emit from Gaussians.
     Parameters:
@@ -113,7 +112,6 @@ class GaussianHMM(WithCovariances):
 
 
 @with_documentation_of(GaussianHMM)
-@documented
 class GMMHMM(HMM):
     """A hidden Markov model whose states emit from mixtures of Gaussians.
     Parameters:
@@ -243,7 +241,6 @@ class GMMHMM(HMM):
 
 
 @with_documentation_of(GaussianHMM)
-@documented
 class VariationalGaussianHMM(WithCovariances):
     """A hidden Markov model of Gaussians whose parameters have a posterior distribution, by variational inference.
     Parameters:
@@ -356,7 +353,6 @@ def _given(value: Any, default: Any) -> Any:
 BayesianGaussianHMM = VariationalGaussianHMM
 
 
-@documented
 def select(
     estimator: Any, X: Any, lengths: Lengths = None, n_components: Iterable[int] = range(1, 11), criterion: str = "bic", folds: int = 5
 ) -> tuple[Any, dict[int, float]]:
@@ -396,7 +392,6 @@ def select(
     return fits[(max if held_out else min)(values, key=values.__getitem__)].result(), values
 
 
-@documented
 def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
     """Read a model that `save` or the program's `gmm hmm fit` wrote.
     Parameters: path : str or path-like -- The file.

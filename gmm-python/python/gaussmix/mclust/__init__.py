@@ -4,6 +4,7 @@ Rows count from 0, as everywhere in Python. docs/mclust.md compares the function
 class 0.
 """
 
+from .._documentation import document
 from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
 from ._combine import clustCombi, clustCombiOptim
 from ._density import cdfMclust, densityMclust, quantileMclust
@@ -28,3 +29,5 @@ __all__ = [
     "priorControl",
     "quantileMclust",
 ]
+
+document()

@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 
 from .. import _core, _tables
 from .._arrays import Floats
-from .._documentation import documented
 from .._mixture import Mixture
 from .._select import axes_of
 from .._warnings import warn
@@ -23,7 +22,6 @@ from ._models import Model, _em, _fits, _Found, _moved, _rows, emControl, sigma_
 _PATIENCE = 10
 
 
-@documented
 class mclustBootstrapLRT:
     """Tests of each number of components against the next by the likelihood ratio, whose distribution is simulated.
 
@@ -100,7 +98,6 @@ class mclustBootstrapLRT:
         return _tables.as_text(title, ["components", "2 log LR", "p"], rows, len(rows))
 
 
-@documented
 class MclustBootstrap:
     """Parameters of a model fitted to samples of its rows.
     Parameters:

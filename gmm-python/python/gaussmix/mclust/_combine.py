@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._documentation import documented
 from .._select import axes_of
 from ._models import Model
 
 
-@documented
 class clustCombi:
     """Merge the components of a model one pair after the other, always the pair that lowers the entropy most [1]_.
     Parameters:
@@ -76,7 +74,6 @@ class clustCombi:
         return "\n".join(["clustCombi", *lines])
 
 
-@documented
 def clustCombiOptim(object: clustCombi, reg: int = 2) -> SimpleNamespace:
     """Return the clusters where the entropy bends, by least squares with joined ranges of numbers of clusters.
     Parameters:

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._documentation import documented
 from .._mixture import Mixture
 from ._models import Mclust, _Names, _Numbers, _rows
 
 
-@documented
 class densityMclust(Mclust):
     """The density of rows, by the best of several models and numbers of components.
     Parameters:
@@ -54,7 +52,6 @@ class densityMclust(Mclust):
         return logs if logarithm else np.exp(logs)
 
 
-@documented
 def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -> SimpleNamespace:
     """Return the distribution function of a model of one column.
     Parameters:
@@ -72,7 +69,6 @@ def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -
     return SimpleNamespace(x=x, y=object.mixture.cdf(x))
 
 
-@documented
 def quantileMclust(object: Mclust, p: ArrayLike) -> Any:
     """Return the quantiles of a model of one column.
     Parameters:

@@ -12,7 +12,6 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 
 from .. import _core, _tables
 from .._arrays import Floats, na_as_nan
-from .._documentation import documented
 from .._mixture import Mixture
 from .._select import axes_of
 from ._pictures import draw
@@ -33,7 +32,6 @@ _Found: TypeAlias = _Fit | None
 _Cells: TypeAlias = dict[tuple[int, str], _Found]
 
 
-@documented
 class emControl(NamedTuple):
     """When EM ends.
     Parameters:
@@ -45,7 +43,6 @@ class emControl(NamedTuple):
     itmax: int = 2**31 - 1
 
 
-@documented
 class priorControl(NamedTuple):
     """A conjugate prior of means and covariances, under which no component collapses (Fraley and Raftery 2007).
     Parameters:
@@ -70,7 +67,6 @@ class Prediction(NamedTuple):
     z: NDArray[np.float64]
 
 
-@documented
 class Table:
     """BIC or ICL of each model: ``table[3, "VEV"]``; NaN, printed as NA, where a component was empty or collapsed.
     Parameters:
@@ -172,7 +168,6 @@ class Model:
         return _tables.as_text(title, head, [row], 1)
 
 
-@documented
 class Mclust(Model):
     """The best of several models and numbers of components by BIC.
     Parameters:
@@ -234,7 +229,6 @@ class Mclust(Model):
         super().__init__(x, samples, name, fit, _moved(samples, x, name, fit, initialization, prior))
 
 
-@documented
 def mclustBIC(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
     """Return the Bayesian information criterion of all models.
     Parameters:
@@ -245,7 +239,6 @@ def mclustBIC(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
     return _bic(*_fits(data, G, modelNames, **search))
 
 
-@documented
 def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
     """Return the integrated complete-data likelihood criterion of all models.
     Parameters:
@@ -264,7 +257,6 @@ def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
     return Table("ICL", {cell: icl(cell, fit) for cell, fit in found.items()})
 
 
-@documented
 def hc(data: ArrayLike, modelName: str = "VVV", use: str = "VARS") -> NDArray[np.int64]:
     """Merge rows, the two groups after each other that cost the least likelihood.
     Parameters:
@@ -276,7 +268,6 @@ def hc(data: ArrayLike, modelName: str = "VVV", use: str = "VARS") -> NDArray[np
     return _core.hierarchy(_rows(data), modelName, use)
 
 
-@documented
 def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
     """Return the classes of rows where some groups of a tree are left.
     Parameters:
@@ -288,7 +279,6 @@ def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
     return np.transpose([_core.hierarchy_classes(mergers, k) for k in np.atleast_1d(G)]).reshape(-1, *np.shape(G)) + 1
 
 
-@documented
 def me(
     data: ArrayLike,
     modelName: str,
@@ -319,7 +309,6 @@ def me(
     return Model(x, samples, modelName, found)
 
 
-@documented
 class MclustDA:
     """Discriminant analysis: a mixture for each class, or with "EDDA" one component, all of one model.
     Parameters:

@@ -13,7 +13,6 @@ import distributed
 from dask.delayed import delayed
 
 from ... import _partitions
-from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine, Plan
 from ..shard import Facts, Options, Shard
@@ -81,7 +80,6 @@ def _merge(left: list[Answer], right: list[Answer], n_partitions: int) -> list[A
     return merge([*left, *right], n_partitions)
 
 
-@documented
 class DaskEngine(Engine):
     """Shards in the workers of a cluster of Dask.
 

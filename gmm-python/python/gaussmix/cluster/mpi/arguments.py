@@ -39,17 +39,13 @@ _APART = {
 }
 #: The parameters that are options of the commands that fit.
 _TRAINING = (*(name for name in (*_OF_FITS, *_OF_EM) if name not in _APART), "standardize", "resident")
-#: The numbers of a prior of a fit by EM.
-_NUMBERS_OF_PRIOR = ("weight_concentration", "mean_precision", "degrees_of_freedom")
 #: The methods that give the values of ``predict --values``.
 METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
 
 _EXAMPLES = """examples:
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 -o model.json
   mpiexec -n 64 python -m gaussmix.mpi fit 'frames/*.npy' -k 32 --covariance-type diag --device cuda --verbose -o model.npz
-  mpiexec -n 4 python -m gaussmix.mpi fit x.npy --sample-weight w.npy -k 8 --json -o model.json
   mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 20 --variational --mean-prior 0,0,1.5 -o model.json
-  mpiexec -n 4 python -m gaussmix.mpi fit x.npy -k 8 --labels labels.npy --n-init 20 --halving -o model.json
   mpiexec -n 4 python -m gaussmix.mpi fit new.npy --init model.json --freeze means=0,2,weights -o refitted.json
   mpiexec -n 4 python -m gaussmix.mpi select x.npy -k 1:20 --covariance-type full,diag -o model.json
   mpiexec -n 4 python -m gaussmix.mpi score model.json x.npy
@@ -166,26 +162,15 @@ def _add_prior(command: argparse.ArgumentParser) -> None:
 def _numbers(text: str) -> NDArray[np.float64]:
     """Read numbers with commas between them, or a .npy file of them, as the command gmm does."""
     try:
-        return np.array([float(number) for number in text.split(",")])
-    except ValueError:
-        pass
-    try:
-        return np.asarray(np.load(text), dtype=np.float64)
+        return np.asarray(np.load(text) if text.endswith(".npy") else text.split(","), dtype=np.float64)
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"neither numbers with commas between them nor a .npy file of numbers: {error}") from error
 
 
-def _prior(text: str) -> str | dict[str, float]:
-    """Read a prior of a fit by EM, as the command gmm does."""
-    return text if text == "default" else _named(text, _NUMBERS_OF_PRIOR)
-
-
-def _noise(text: str) -> bool | dict[str, float]:
-    """Read a component for noise, as the command gmm does."""
-    return True if text == "default" else _named(text if "=" in text else f"share={text}", ("share", "volume"))
-
-
-def _named(text: str, known: tuple[str, ...]) -> dict[str, float]:
+def _named(text: str, known: tuple[str, ...], default: Any) -> Any:
+    """Read numbers with names, or the word default, as the command gmm does."""
+    if text == "default":
+        return default
     numbers = {}
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
@@ -202,13 +187,13 @@ def _named(text: str, known: tuple[str, ...]) -> dict[str, float]:
 #: How options are spelled whose values are neither one number nor one name.
 _SPELLED: dict[str, dict[str, Any]] = {
     "prior": {
-        "type": _prior,
+        "type": lambda text: _named(text, ("weight_concentration", "mean_precision", "degrees_of_freedom"), "default"),
         "metavar": "PRIOR",
         "help": "Find the mode of the posterior under a prior (MAP), so that no component collapses: default, or numbers that "
         "differ from it, as in mean_precision=1,degrees_of_freedom=9,weight_concentration=2.",
     },
     "noise": {
-        "type": _noise,
+        "type": lambda text: _named(text if "=" in text or text == "default" else f"share={text}", ("share", "volume"), True),
         "metavar": "NOISE",
         "help": "Add a component of uniform density for outliers: default, its share at the start, or share=0.1,volume=30.",
     },

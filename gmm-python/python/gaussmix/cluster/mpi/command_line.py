@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_n_features
 
 from ... import _core, _estimator, _variational
 from ..._arrays import Floats
-from ..._documentation import documented
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..engine import Plan, agreed, divided
@@ -59,6 +58,8 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         )
     if options.output is not None:
         MPIEngine(comm).together(lambda: selection.best.save(options.output))
+    if not options.json:
+        return {"selection": selection}
     # JSON has no NaN.
     rows = [{name: None if value != value else value for name, value in row._asdict().items()} for row in selection.table]
     best = min(rows, key=lambda row: math.inf if row["criterion"] is None else row["criterion"])
@@ -186,7 +187,6 @@ def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], eval
     values.flush()
 
 
-@documented
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     """Run the command. All ranks call it.
     Parameters:
@@ -217,27 +217,8 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
     if options.command in ("fit", "select"):
         result |= {"ranks": comm.Get_size(), "seconds": time.perf_counter() - begin, "model": options.output}
     if comm.Get_rank() == 0:
-        print(json.dumps(result) if options.json else _text(result))
+        print(json.dumps(result) if options.json else "\n".join(f"{name}: {value}" for name, value in result.items()))
     return _INTERRUPTED if result.get("interrupted") else 0
-
-
-def _text(result: dict[str, Any]) -> str:
-    """Give a result for people: a table of the candidates, if there are any, and a line for each other value."""
-    candidates = result.pop("candidates", None)
-    if candidates is None:
-        return "\n".join(f"{name}: {value}" for name, value in result.items())
-    best, name = result["best"], result["criterion"].upper()
-    rows = [("type", "K", "parameters", "score", name, "iterations")]
-    for c in candidates:
-        mark = " best" if c == best else "" if c["converged"] else " not converged"
-        score, value = ("NA" if c[name] is None else format(c[name], form) for name, form in (("score", ".6f"), ("criterion", ".3f")))
-        parameters = "NA" if c["n_parameters"] is None else c["n_parameters"]
-        numbers = (parameters, score, value, f"{c['n_iter']}{mark}")
-        rows.append((c["covariance_type"], *map(str, (c["n_components"], *numbers))))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    result["best"] = f"{best['n_components']} components, {best['covariance_type']}"
-    return "\n".join([*table, "", _text(result)])
 
 
 def _abort(comm: Any, code: int) -> NoReturn:

@@ -15,7 +15,6 @@ from sklearn.utils import check_array
 
 from ... import _core, _partitions
 from ..._arrays import na_as_nan
-from ..._documentation import documented
 from ..._partitions import Array, File, Partition
 from ..engine import Engine, Plan, agreed
 from ..shard import Facts, Options, Shard
@@ -52,7 +51,6 @@ def _of_all(error: BaseException) -> BaseException:
     return error
 
 
-@documented
 class MPIEngine(Engine):
     """Shards in the ranks of a communicator.
 

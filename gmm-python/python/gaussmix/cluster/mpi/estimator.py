@@ -8,16 +8,14 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ... import _estimator, _partitions, _variational, deconvolution
-from ..._documentation import documented
 from ..._partitions import Array
-from ..._samples import Evaluations
 from .. import estimator, likelihood
 from ..estimator import on_workers
 from ..samples import ClusterSamples
 from .engine import MPIEngine
 
 
-class OnMPI(estimator.ClusterEstimator):
+class OnMPI(estimator.OnWorkers):
     """What the estimators have in common."""
 
     comm: Any
@@ -33,12 +31,12 @@ class OnMPI(estimator.ClusterEstimator):
         end = sum(fact.n_samples for fact in samples.facts[: rank + 1])
         return slice(end - samples.facts[rank].n_samples, end)
 
-    def _fit(self, samples: ClusterSamples) -> Evaluations:
+    def _fit(self, samples: ClusterSamples, *more: Any) -> Any:
         engine: MPIEngine = samples.engine
 
         def work() -> None:
             # That of the local estimator, which stands behind this class in those that are made of both.
-            super(OnMPI, self)._fit(samples)
+            super(OnMPI, self)._fit(samples, *more)
 
         try:
             engine.together(work)
@@ -47,9 +45,11 @@ class OnMPI(estimator.ClusterEstimator):
             names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
             self.__dict__.update(fitted)
-            if engine.rank != 0:
-                self._made = None
         return samples._resident()
+
+
+class Mixtures(OnMPI, estimator.ClusterEstimator):
+    """What mixtures have in common."""
 
     def _values(self, operation: str, X: Any) -> Any:
         check_is_fitted(self)
@@ -59,7 +59,7 @@ class OnMPI(estimator.ClusterEstimator):
 
 
 @on_workers("comm", "no_validation", _estimator.GaussianMixture)
-class GaussianMixture(OnMPI, estimator.GaussianMixture):
+class GaussianMixture(Mixtures, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All ranks call the same
@@ -82,43 +82,30 @@ class GaussianMixture(OnMPI, estimator.GaussianMixture):
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
     comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
     """
 
 
 @on_workers("comm", "no_validation", deconvolution.ExtremeDeconvolution)
-@documented
-class ExtremeDeconvolution(OnMPI, estimator.ExtremeDeconvolution):
+class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the ranks of an MPI communicator.
 
-    Methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
     are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
     samples.
-    Parameters:
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.GaussianMixture`.
+    Parameters: comm, partition_rows, resident
     """
 
 
 @on_workers("comm", "no_validation", _variational.BayesianGaussianMixture)
-class BayesianGaussianMixture(OnMPI, estimator.BayesianGaussianMixture):
+class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
-    are as for :class:`GaussianMixture`.
-    Parameters:
-    device : str, default='auto' -- Where each rank computes, as in :class:`GaussianMixture`.
-    n_jobs : int or None, default=None
-        The number of threads of a rank, as joblib counts; by default its share of the cores.
-    missing : bool, default=False
-        Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
-        error.
-    comm, partition_rows, resident
-    **params : dict -- The other parameters of :class:`gaussmix.BayesianGaussianMixture`.
+    are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
+    Parameters: comm, partition_rows, resident
     """
 
 
-@documented
 class Likelihood(likelihood.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 

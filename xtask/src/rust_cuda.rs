@@ -8,9 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::ptx::{cargo, run};
 
-/// Refuses from the kernels' source what would be slow, then type-checks and lints the kernels against `cuda_std`, whose functions also have bodies for the host, and the test
-/// and the benchmark of `pair` against `cust`, whose build script requires a folder of CUDA's libraries, but no file in
-/// it. Then builds a package with the build script, its dependencies and the code that embeds its archive, with a
+/// Refuses kernels whose source shows that rust-cuda's compiler would keep registers in local memory. Then type-checks
+/// and lints the kernels, in the emulator, against `cuda_std`, whose functions also have bodies for the host, and the
+/// test and the benchmark of `pair` against `cust`, whose build script requires a folder of CUDA's libraries, but no
+/// file in it. Then builds a package with the build script, its dependencies and the code that embeds its archive, with a
 /// stand-in for `cuda_builder`: without the feature and then with it, as a user may.
 ///
 /// The package is built, not only checked, in an empty folder: cargo builds a `cdylib` without a hash in its file name,
@@ -26,20 +27,14 @@ pub fn check(root: &Path) -> Result<()> {
             problems.join("\n  ")
         );
     }
-    run(cargo(root).args([
-        "clippy",
-        "--quiet",
-        "--package=gmm-kernels",
-        "--features=rust-cuda,emulator",
-        "--",
-        "-Dwarnings",
-    ]))?;
+    let lints = ["--", "-Dwarnings"];
+    let of_kernels = ["--package=gmm-kernels", "--features=rust-cuda,emulator"];
+    run(cargo(root).args(["clippy", "--quiet"]).args(of_kernels).args(lints))?;
 
     let cuda = root.join("target/xtask/cuda");
     let libraries = cuda.join("lib64");
     fs::create_dir_all(&libraries).with_context(|| format!("cannot make {}", libraries.display()))?;
     let of_cust = ["--package=gaussmix", "--features=cust", "--test=pair", "--bench=pair"];
-    let lints = ["--", "-Dwarnings"];
     run(cargo(root).args(["clippy", "--quiet"]).args(of_cust).args(lints).env("CUDA_LIBRARY_PATH", cuda))?;
 
     // A package with the build script, the files that it reads, and the source file that embeds its archive.

@@ -7,8 +7,8 @@
 //! Tolerances: with f32's unit roundoff u = 2⁻²⁴, a sample's exponent q = seed − Σ t² collects about 2·D random
 //! roundings of |t|·|m|·u, where t = s·x + m cancels from numbers of size |m|. They grow with √D for a sample and with
 //! √N over samples. The bounds are e = 2·√(D + 4)·u·max(|log p|, 1)·max|m| for a sample and Σe/√N + max e for a total.
-//! One sample of up to 1000 left out or counted twice is 10⁻³·Σ|log p| away, a hundred times that or more. Totals and
-//! scores of `tied` mixtures are differences of linear and quadratic terms of the size |m|², which is added to |log p|.
+//! One sample of up to 1000 left out or counted twice is 10⁻³·Σ|log p| away, a hundred times that or more. With
+//! matrices they may be sums of linear and quadratic terms of the size |m|², which is added to |log p|.
 mod arrays;
 mod estep;
 mod fit;
@@ -29,7 +29,7 @@ use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::frame::Frame;
 use gmm_core::data::samples::{Samples, View};
-use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::covariances::Covariances;
 use gmm_core::model::mixture::Mixture;
 use ndarray::{Array1, Array2, ArrayView1};
 use rand::{Rng, RngExt};
@@ -60,7 +60,7 @@ struct Problem<'a> {
     mixture: Mixture,
     /// The largest shift of a component's features in the data's frame.
     largest_shift: f64,
-    /// The largest sum of squares of a component's shifts if linear terms may replace squares, or zero.
+    /// The largest sum of squares of a component's shifts, for matrices; otherwise zero.
     largest_terms: f64,
     total: f64,
     scores: Array1<f64>,
@@ -94,8 +94,7 @@ impl<'a> Problem<'a> {
         let shift = parameters.unwrap().shift;
         let largest_shift = shift.iter().fold(1.0, |max: f32, m| max.max(m.abs()));
         let squares = shift.chunks_exact(mixture.n_features()).map(|row| row.iter().map(|m| m * m).sum());
-        let is_linear = mixture.covariance_type() == CovarianceType::Tied;
-        let largest_terms = if is_linear { squares.fold(0.0, f32::max).into() } else { 0.0 };
+        let largest_terms = if mixture.factor().is_some() { squares.fold(0.0, f32::max).into() } else { 0.0 };
         let mut reference = ReferenceEvaluator::new(samples.clone());
         let total = reference.log_likelihood(mixture).unwrap();
         let scores = reference.score_samples(mixture).unwrap();

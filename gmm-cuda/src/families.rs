@@ -18,6 +18,7 @@ use super::plan::family::{Family, Variant};
 use super::plan::task::{Covariance, Digits, Operation, Shape, Task};
 use gmm_core::error::Error;
 use gmm_kernels::estep::fused_mma;
+use gmm_kernels::likelihood::tiled::MAX_EXPANDED;
 use std::str::FromStr;
 
 /// All families. A new one is added here, and in [`families`] if it may be chosen.
@@ -53,7 +54,7 @@ const WIDE: usize = 40;
 /// The same for `whitened_wgmma`, which pads features to multiples of 32 (D = 32, K = 64: 2.5 ms, `products_mma` 3.0).
 const WIDE_OF_WARPGROUPS: usize = 29;
 
-/// The numbers times components from which totals and scores of `tied` mixtures gain by linear terms.
+/// The numbers times components from which totals and scores gain by linear terms, or by products of features.
 const LINEAR: usize = 10_000_000;
 /// The features from which a total is faster by `whitened_wgmma`, which pads them to 32, than by `tiled` (estimated from
 /// the times on an H100 of K = 64: D = 32 1.0 ms, `tiled` D = 28 2.7).
@@ -144,6 +145,20 @@ pub fn linear(task: &Task, requested: Option<&'static dyn Family>, limits: &Limi
         }
     };
     suits.then_some(linear)
+}
+
+/// Returns the task that replaces totals or scores of `full` covariances of few features: with products of two features,
+/// by `tiled` (the `requested` family, if any).
+pub fn expanded(task: &Task, requested: Option<&'static dyn Family>, limits: &Limits) -> Option<Task> {
+    let Task { operation, n, k, d, covariance, gaps, .. } = *task;
+    let tiled: &'static dyn Family = &TILED;
+    // Fewer components fill no tile.
+    let suits = covariance == Covariance::Full && operation != Operation::EStep && !gaps && k >= 8 && d <= MAX_EXPANDED;
+    let by_tiled = match requested {
+        Some(family) => family == tiled,
+        None => n.saturating_mul(k * d) >= LINEAR && families(task, limits) == [tiled],
+    };
+    (suits && by_tiled).then_some(Task { digits: Digits::Expandable, ..*task })
 }
 
 /// Returns whether a short E-step of matrices is left to `fused`, whose time grows with the number of products: with 7

@@ -228,6 +228,7 @@ entries! {
         Form::Observed => "_observed",
         Form::Linear => "_linear",
         Form::Full => "_full",
+        Form::Expanded => "_expanded",
     }; if form != Form::Observed || rows == 8;
 
     /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.

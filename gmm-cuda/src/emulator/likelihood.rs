@@ -160,41 +160,40 @@ fn small_k_takes_weights() {
     }
 }
 
-/// Returns whether a `tied` mixture's totals and scores by `tiled` come from linear terms, which is the same for both.
-fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
+/// Returns whether totals and scores by `tiled` come from linear terms, or from products of two features.
+fn is_expanded(samples: &Samples<'_>, mixture: &Mixture) -> bool {
     let mut evaluator = float32(samples, "tiled");
-    let mut of = |operation| evaluator.prepared(operation, mixture).unwrap().0.is_linear();
+    let mut of = |operation| evaluator.prepared(operation, mixture).unwrap().0.is_expandable();
     let both = [Operation::Total, Operation::Scores].map(&mut of);
     assert_eq!(both[0], both[1]);
     both[0]
 }
 
-/// Returns a `tied` mixture and samples of its size, around the origin or far from it.
-fn tied_problem(rng: &mut impl Rng, (n, k, d): (usize, usize, usize), origin: f32) -> (Mixture, Array2<f32>) {
-    let mixture = of_type(rng, CovarianceType::Tied, k, d);
-    let means = &mixture.means() + f64::from(origin);
-    let mixture = Mixture::new(mixture.weights().to_owned(), means, mixture.covariances().clone()).unwrap();
-    (mixture, normal(rng, n, d) + origin)
-}
-
 #[test]
-fn tiled_takes_linear_terms() {
+fn tiled_takes_linear_terms_and_products() {
     for (i, k) in [1, 3, 8, 9, 33].into_iter().enumerate() {
         for (j, d) in [1, 2, 13, 31, 64].into_iter().enumerate() {
             let mut rng = ChaCha8Rng::seed_from_u64((10 * i + j) as u64);
             let n = [300, 257, 1, 515][(i + j) % 4];
-            let (mixture, mut x) = tied_problem(&mut rng, (n, k, d), 0.0);
+            let mut x = normal(&mut rng, n, d);
             if n > 1 {
                 x.row_mut(n / 2).fill(6.0);
             }
             let weights = Array1::from_shape_fn(n, |i| ((i * 7 + 1) % 5) as f64 / 2.0);
             let of_weights = Some(weights.view());
-            for (weights, kernel) in
-                [(None, "tiled/2:64x1:0"), (None, "tiled/64:128x1:0"), (of_weights, "tiled/16:32x1:0")]
-            {
-                let samples = samples(&x, weights);
-                assert!(is_linear(&samples, &mixture), "K={k} D={d}");
-                Problem::new(samples, &mixture).total_and_scores(kernel);
+            for covariance_type in [CovarianceType::Tied, CovarianceType::Full] {
+                let mixture = of_type(&mut rng, covariance_type, k, d);
+                let products = covariance_type == CovarianceType::Full;
+                if products && (k < 8 || k * d > 450) {
+                    continue;
+                }
+                for (weights, kernel) in
+                    [(None, "tiled/2:64x1:0"), (None, "tiled/64:128x1:0"), (of_weights, "tiled/16:32x1:0")]
+                {
+                    let samples = samples(&x, weights);
+                    assert!(is_expanded(&samples, &mixture), "{covariance_type} K={k} D={d}");
+                    Problem::new(samples, &mixture).total_and_scores(kernel);
+                }
             }
         }
     }
@@ -202,22 +201,23 @@ fn tiled_takes_linear_terms() {
 
 /// The frame takes away the origin, but not the distance of components that are far from each other.
 #[test]
-fn linear_terms_of_distant_components_are_not_used() {
+fn distant_components_are_not_expanded() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
-    let (mixture, x) = tied_problem(&mut rng, (300, 5, 3), 1e6);
-    let (near, weights) = (samples(&x, None), mixture.weights().to_owned());
-    assert!(is_linear(&near, &mixture));
-    Problem::new(near, &mixture).total_and_scores("tiled/1:64x1:0");
-    let mut x = normal(&mut rng, 300, 3);
-    let mut means = Array2::zeros((5, 3));
-    for c in 0..5 {
-        means.row_mut(c).fill(200.0 * c as f64);
-        x.slice_mut(s![60 * c..60 * (c + 1), ..]).mapv_inplace(|v: f32| v + 200.0 * c as f32);
+    for covariance_type in [CovarianceType::Tied, CovarianceType::Full] {
+        let mixture = of_type(&mut rng, covariance_type, 9, 3);
+        let (weights, covariances) = (mixture.weights(), mixture.covariances());
+        let with_means = |means| Mixture::new(weights.to_owned(), means, covariances.clone()).unwrap();
+        let x = normal(&mut rng, 300, 3);
+        let (far, far_samples) = (with_means(&mixture.means() + 1e6), &x + 1e6);
+        let far_samples = samples(&far_samples, None);
+        assert!(is_expanded(&far_samples, &far));
+        Problem::new(far_samples, &far).total_and_scores("tiled/1:64x1:0");
+        let means = Array2::from_shape_fn((9, 3), |(c, _)| 200.0 * c as f64);
+        let distant_samples = Array2::from_shape_fn((300, 3), |(i, j)| x[[i, j]] + 200.0 * (i % 9) as f32);
+        let (distant, distant_samples) = (with_means(means), samples(&distant_samples, None));
+        assert!(!is_expanded(&distant_samples, &distant));
+        Problem::new(distant_samples, &distant).total_and_scores("tiled/1:64x1:0");
     }
-    let distant = samples(&x, None);
-    let mixture = Mixture::new(weights, means, mixture.covariances().clone()).unwrap();
-    assert!(!is_linear(&distant, &mixture));
-    Problem::new(distant, &mixture).total_and_scores("tiled/1:64x1:0");
 }
 
 /// Full covariances: every size and grid, and components of weight zero right on the data.
@@ -287,6 +287,7 @@ fn tiled_takes_every_shape() {
         (1000, 7, 40, 64, 1, 2),
         (513, 16, 33, 128, 1, 4),
         (1030, 2, 100, 128, 1, 2),
+        (200, 34, 9, 64, 1, 2),
     ];
     for (i, (n, d, k, threads, per_multiprocessor, across)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);

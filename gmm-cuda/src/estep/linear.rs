@@ -1,7 +1,9 @@
-//! The linear terms of `tied` mixtures: the parameters of totals and scores, and each component's terms.
+//! The parameters of totals and scores whose exponents are linear: in the features of `tied` mixtures, or in products of
+//! two features.
 use super::centres::larger;
 use super::moments::Moments;
-use super::split_component::{Component, TOTAL_ERROR, largest, mean_and_size};
+use super::products_shapes::products;
+use super::split_component::{Coefficients, Component, TOTAL_ERROR, largest, mean_and_size};
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
 use gmm_core::data::frame::Frame;
 use gmm_core::model::covariances::Covariances;
@@ -108,25 +110,28 @@ pub(super) fn missing(mixture: &Mixture, components: &[Component]) -> f64 {
     mixture.weights().iter().zip(components).map(|(weight, component)| weight * component.missing).sum()
 }
 
-/// Returns the parameters of linear terms with the `coefficients` (K, D), whose exponents are reduced by `offset`.
+/// Returns log₂ of a `tied` density's factor: the constants of an exponent without its quadratic part.
+pub(super) fn factor(mixture: &Mixture) -> f64 {
+    (mixture.log_det(0) + mixture.n_features() as f64 * TAU.ln()) / -2.0 * LOG2_E
+}
+
+/// Returns the parameters of components whose exponents are linear, with `coefficients` for each.
 pub(super) fn parameters(
     mixture: &Mixture,
     coefficients: Vec<f32>,
     components: &[Component],
     offset: f64,
 ) -> DeviceParameters<f32> {
-    let (k, d) = mixture.means().dim();
-    // The constants of an exponent without its quadratic part: log₂ of the density's factor.
-    let factor = (mixture.log_det(0) + d as f64 * TAU.ln()) / -2.0;
+    let (n_components, n_features) = mixture.means().dim();
     DeviceParameters {
-        n_components: k,
-        n_features: d,
+        n_components,
+        n_features,
         scale: coefficients,
         shift: Vec::new(),
         around_means: false,
         weight: components.iter().map(|component| component.weight).collect(),
         seed: components.iter().map(|component| component.seed).collect(),
-        offset: offset + factor * LOG2_E,
+        offset,
         matrices: Matrices::Diagonal,
         gaps: None,
     }
@@ -141,8 +146,53 @@ pub fn of_likelihoods(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Op
     let offset = terms.iter().flatten().map(|term| term.constant).fold(f64::NEG_INFINITY, larger);
     let components: Vec<_> =
         terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
-    let offset = offset + missing(mixture, &components);
+    let offset = offset + factor(mixture) + missing(mixture, &components);
     let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
     (exact && moments.spread(mixture) <= FAR_TOTAL * d as f64)
         .then(|| parameters(mixture, coefficients, &components, offset))
+}
+
+/// Returns the parameters of a mixture with matrices for totals and scores from the products of two features, if these
+/// keep their digits: in the order of the lower triangle of the features and the number one.
+///
+/// The constants make up for the rounding of the coefficients in the mean over a component's density, so that it is
+/// normalised.
+pub fn of_products(
+    mixture: &Mixture,
+    frame: &Frame,
+    parameters: &DeviceParameters<f32>,
+) -> Option<DeviceParameters<f32>> {
+    let (k, d) = mixture.means().dim();
+    let Covariances::Full(covariances) = mixture.covariances() else { return None };
+    let m = products(d, true);
+    let mut coefficients = vec![0.0; k * m];
+    let rows = coefficients.par_chunks_exact_mut(m).enumerate();
+    let component = |(c, row): (usize, &mut [f32])| {
+        if parameters.weight[c] == 0.0 {
+            return Component::DEAD;
+        }
+        let Coefficients { second, first, constant } = Coefficients::new(parameters, c);
+        // The number one follows the features.
+        let (means, sizes): (Vec<_>, Vec<_>) =
+            (0..d).map(|j| mean_and_size(mixture, frame, c, j)).chain([(1.0, 1.0)]).unzip();
+        let (mut rounding, mut of_terms) = (0.0, 0.0);
+        let pairs = (0..=d).flat_map(|i| (0..=i).map(move |j| (i, j)));
+        for (((i, j), exact), to) in pairs.zip(second.iter().chain(&first)).zip(&mut *row) {
+            *to = *exact as f32;
+            let covariance = if i < d { covariances[[c, i, j]] * frame.scale[i] * frame.scale[j] } else { 0.0 };
+            rounding += (f64::from(*to) - exact) * (covariance + means[i] * means[j]);
+            of_terms += exact * exact * sizes[i] * sizes[j];
+        }
+        let largest = largest(row);
+        Component::with_constant(
+            constant - rounding,
+            parameters.weight[c],
+            largest,
+            Component::error(of_terms, largest, m),
+        )
+    };
+    let components = map_rows(rows, at_once(d * d * d / 4), component);
+    let offset = parameters.offset + missing(mixture, &components);
+    let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
+    exact.then(|| self::parameters(mixture, coefficients, &components, offset))
 }

@@ -136,7 +136,7 @@ impl TensorCoresLayout {
             true => components.iter().map(|component| component.error_at(0.0)).collect(),
             false => vec![f64::INFINITY],
         };
-        let parameters = linear::parameters(mixture, Vec::new(), &components, offset);
+        let parameters = linear::parameters(mixture, Vec::new(), &components, offset + linear::factor(mixture));
         let layout = Self::of(mixture, parameters.into(), components, errors);
         let quadratic = layout.expandable().then(|| Quadratic::new(mixture, moments));
         Self { coefficients, quadratic, ..layout }

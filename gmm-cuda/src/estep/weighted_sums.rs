@@ -178,7 +178,7 @@ impl PieceKernels for WeightedSums {
             output,
         };
         let blocks = columns.n().div_ceil(Tiled::block_samples(TILED_BLOCK, self.across)).min(blocks as usize) as u32;
-        let shared = tiled::shared_bytes(self.rows, form(&self.task), TILED_BLOCK, self.across);
+        let shared = tiled::shared_bytes(self.rows, form(&self.task), self.task.d, TILED_BLOCK, self.across);
         let running = at.stream.launch(self.tiled, Grid::new(blocks, TILED_BLOCK, shared), likelihoods)?.borrowed();
         let shape = &self.shape;
         let grid = Grid::new(shape.blocks(), shape.block(), shape.shared_bytes()).slices(slices);

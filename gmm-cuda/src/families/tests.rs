@@ -205,6 +205,12 @@ fn tied_esteps_are_linear() {
         // `small_k` computes totals with one product of a triangle.
         assert_eq!(other(1_000_000, 8, 13), tiled.filter(|_| operation == Operation::Scores));
     }
+    let of_full = |operation, k, d| {
+        let task = Task { operation, covariance: Covariance::Full, digits: Digits::Neither, ..task(1_000_000, k, d) };
+        expanded(&task, None, &H200).is_some()
+    };
+    assert!(of_full(Operation::Total, 16, 2) && of_full(Operation::Scores, 8, 28) && !of_full(Operation::EStep, 16, 2));
+    assert!(!of_full(Operation::Total, 8, 13) && !of_full(Operation::Scores, 16, 40));
     for other in [
         Task { covariance: Covariance::Full, ..task(1_000_000, 64, 32) },
         Task { gaps: true, ..task(1_000_000, 8, 13) },

@@ -7,7 +7,7 @@ use crate::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
-use crate::estep::linear::of_likelihoods;
+use crate::estep::linear::{of_likelihoods, of_products};
 use crate::estep::moments::Quadratic;
 use crate::estep::whitened_wgmma::WHITENED_WGMMA;
 use crate::families::{self, candidates, families, total_on_tensor_cores};
@@ -133,7 +133,8 @@ impl<'a> Float32<'a> {
     }
 
     /// Returns the task and parameters of a total or of scores, and the part of a total (log₂) that they leave out: with
-    /// the [linear](Task::is_linear) terms of a `tied` mixture if that is possible, loses no digits, and is not slower.
+    /// the [linear](Task::is_linear) terms of a `tied` mixture, or products of two features of a `full` one, if that is
+    /// possible, loses no digits, and is not slower.
     pub fn prepared(&mut self, operation: Operation, mixture: &Mixture) -> Result<(Task, DeviceParameters<f32>, f64)> {
         let task = self.task(operation, mixture);
         let family = self.requested(operation).and_then(Requested::family);
@@ -149,7 +150,13 @@ impl<'a> Float32<'a> {
             let quadratic = Quadratic::new(mixture, &moments).log2;
             return Ok((linear, DeviceParameters { matrices, ..of_terms }, quadratic));
         }
-        Ok((task, self.parameters(mixture)?, 0.0))
+        let parameters = self.parameters(mixture)?;
+        if let Some(expanded) = families::expanded(&task, family, &self.data.gpu().limits)
+            && let Some(of_products) = of_products(mixture, self.data.frame(), &parameters)
+        {
+            return Ok((expanded, of_products, 0.0));
+        }
+        Ok((task, parameters, 0.0))
     }
 
     /// Returns the requested kernel, if it has the operation.

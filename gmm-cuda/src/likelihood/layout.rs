@@ -1,8 +1,8 @@
 //! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
-use crate::plan::task::{Covariance, Task};
+use crate::plan::task::{Covariance, Operation, Task};
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
 use gmm_kernels::likelihood::small_k;
-use gmm_kernels::likelihood::tiled::Form;
+use gmm_kernels::likelihood::tiled::{Form, MAX_EXPANDED};
 
 /// The seed of a component that must never become the maximum: below every real exponent (t² ≤ 2¹¹⁶ a feature), and so
 /// far above the smallest number that differences of the two stay finite.
@@ -64,6 +64,10 @@ pub(crate) fn small_k_triangles(parameters: &DeviceParameters<f32>, out: &mut [f
 /// Returns the form of a task's exponents in `tiled`.
 pub(crate) fn form(task: &Task) -> Form {
     match task.covariance {
+        // The products of an E-step are formed by other kernels.
+        Covariance::Full if task.is_expandable() && task.operation != Operation::EStep && task.d <= MAX_EXPANDED => {
+            Form::Expanded
+        }
         Covariance::Full | Covariance::Tied => Form::Full,
         Covariance::TiedLinear => Form::Linear,
         Covariance::Diagonal if task.gaps => Form::Observed,
@@ -71,11 +75,11 @@ pub(crate) fn form(task: &Task) -> Form {
     }
 }
 
-/// Writes the components in groups of `t`: s, m and, with missing values, c, or a alone to `sm`, (groups, D, numbers,
-/// T); w and seed to `constants`, (groups, 2, T).
+/// Writes the components in groups of `t`: s, m and, with missing values, c, or a alone to `sm`, (groups, features,
+/// numbers, T); w and seed to `constants`, (groups, 2, T).
 pub(crate) fn groups(parameters: &DeviceParameters<f32>, t: usize, form: Form, sm: &mut [f32], constants: &mut [f32]) {
-    let (components, d, numbers) = (parameters.n_components, parameters.n_features, form.numbers());
-    debug_assert_eq!((sm.len(), constants.len()), tiled_lengths(components, d, t, form));
+    let (components, d, numbers) = (parameters.n_components, form.features(parameters.n_features), form.numbers());
+    debug_assert_eq!((sm.len(), constants.len()), tiled_lengths(components, parameters.n_features, t, form));
     let number = |place: usize, at: usize| match place {
         0 => parameters.scale[at],
         1 => parameters.shift[at],
@@ -129,7 +133,7 @@ pub(crate) fn tiled_lengths(k: usize, d: usize, rows: usize, form: Form) -> (usi
     let groups = k.div_ceil(rows);
     match form {
         Form::Full => (k * d.div_ceil(rows) * (d + 1) * rows, (2 * k).next_multiple_of(4)),
-        _ => (groups * d * form.numbers() * rows, groups * 2 * rows),
+        _ => (groups * form.features(d) * form.numbers() * rows, groups * 2 * rows),
     }
 }
 

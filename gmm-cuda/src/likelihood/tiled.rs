@@ -47,7 +47,7 @@ impl Family for TiledFamily {
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
         let of_rows = |rows: usize| {
-            let tiles = if task.full() { task.k } else { task.k.div_ceil(rows) } as u32;
+            let tiles = if form(task) == Form::Full { task.k } else { task.k.div_ceil(rows) } as u32;
             let across = move |block: u32| [1, 2, 4, 8].into_iter().filter(move |a| *a <= tiles && *a <= block / WARP);
             let split = move |across: u32| if rows == 8 { across } else { 16 * across };
             let all = [(64, 4), (128, 2), (128, 3), (128, 4), (128, 6), (256, 1), (256, 2)];
@@ -69,7 +69,7 @@ impl Family for TiledFamily {
 
     fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
         let (rows, across) = tile(shape);
-        shared_bytes(rows, form(task), shape.block, across)
+        shared_bytes(rows, form(task), task.d, shape.block, across)
     }
 
     fn likelihoods(&self, gpu: &Gpu, variant: Variant, task: &Task) -> Result<Arc<dyn LikelihoodKernels>> {
@@ -78,7 +78,7 @@ impl Family for TiledFamily {
             let kernel = gpu.kernel(&entries::tiled(rows, form(&task)), None)?;
             let block = variant.shape.block;
             let most = variant.most_blocks(task.n, Tiled::block_samples(block, across), gpu.limits.multiprocessors);
-            let grid = Grid::new(most, block, shared_bytes(rows, form(&task), block, across));
+            let grid = Grid::new(most, block, shared_bytes(rows, form(&task), task.d, block, across));
             Ok(Part { kernel, task, rows, across, grid })
         };
         // The quadratic terms of a score are that of one component without a constant.
@@ -195,7 +195,7 @@ launch!(Tiled<'_>, TiledArgs, "tiled", |launch, grid, what| {
     let (n, d, k, across) = (launch.columns.n(), launch.columns.d(), launch.k, launch.across);
     let (scales, constants) = layout::tiled_lengths(k, d, launch.rows, launch.form);
     require(what, across.is_power_of_two() && (grid.threads / WARP).is_multiple_of(across))?;
-    grid.require_shared(what, shared_bytes(launch.rows, launch.form, grid.threads, across))?;
+    grid.require_shared(what, shared_bytes(launch.rows, launch.form, d, grid.threads, across))?;
     let (full, tiles) = (launch.form == Form::Full, k.div_ceil(launch.rows));
     let samples = n.next_multiple_of(Tiled::block_samples(grid.threads, across));
     let components = if full { k } else { tiles * launch.rows };
@@ -206,6 +206,7 @@ launch!(Tiled<'_>, TiledArgs, "tiled", |launch, grid, what| {
     Ok(TiledArgs {
         columns: launch.columns.argument(launch.cached_quads),
         d: d as u32,
+        features: launch.form.features(d) as u32,
         tiles: if full { k } else { tiles } as u32,
         component_warps: across,
         scales_and_shifts: launch.parameters.read(scales, what)?,

@@ -1,4 +1,4 @@
-//! `tiled8`, `tiled16` and the same with `_linear`, `_observed` or `_full` in their names: the general fast kernels, for
+//! `tiled8`, `tiled16` and the same with `_linear`, `_observed`, `_full` or `_expanded` in their names: the general fast kernels, for
 //! any K and D.
 //!
 //! They are matrix products whose inner operation is the squared distance. Each thread holds a register tile of T rows
@@ -15,12 +15,15 @@
 //! The `linear` kernels are for `tied` covariances, q += a·x: the quadratic terms of a sample are the same for all
 //! components. A sample's log₂-likelihood is added to them where they are in memory.
 //!
+//! The `expanded` kernels are for `full` covariances of few features: q is linear in the features and their products of
+//! two, which a thread forms for all components of a tile. Unlike triangles they waste no rows of tiles.
+//!
 //! Besides the total they compute, if wanted, each sample's log₂-likelihood, or the input of the E-step: the exponents
 //! of all components, their maximum, and the factor that turns them into responsibilities.
 //!
 //! * Launch: one-dimensional grid; block of a multiple of `component_warps` warps; shared memory [`shared_bytes`].
 //! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `linear` N·K·D, `observed` N·K·D·3, `full`
-//!   N·K·D·(D + 3)/2 (the triangle rounded up to tiles), on an H200 at most 33.4·10¹² a second; and N·K exponentials.
+//!   N·K·D·(D + 3)/2 (the triangle rounded up to tiles; `expanded` not), on an H200 at most 33.4·10¹² a second; and N·K exponentials.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
@@ -29,8 +32,10 @@ use crate::simt::WARP;
 pub const SAMPLES: usize = 2 * QUAD;
 /// Samples of a warp.
 pub const WARP_SAMPLES: usize = SAMPLES * WARP as usize;
-/// Features of a step.
+/// Features, or products of two, of a step.
 pub const STEP: usize = 8;
+/// Most features whose products are formed.
+pub const MAX_EXPANDED: usize = 32;
 
 /// The form of the exponents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,18 +48,28 @@ pub enum Form {
     Linear,
     /// A triangle for each component.
     Full,
+    /// A coefficient for each feature and product of two features of each component.
+    Expanded,
 }
 
 impl Form {
     /// All forms.
-    pub const ALL: [Self; 4] = [Self::Diagonal, Self::Observed, Self::Linear, Self::Full];
+    pub const ALL: [Self; 5] = [Self::Diagonal, Self::Observed, Self::Linear, Self::Full, Self::Expanded];
 
     /// Numbers of a feature of a component: s and m, with missing values c, or a; `full`: of a column of a row.
     pub const fn numbers(self) -> usize {
         match self {
             Self::Diagonal => 2,
             Self::Observed => 3,
-            Self::Linear | Self::Full => 1,
+            Self::Linear | Self::Full | Self::Expanded => 1,
+        }
+    }
+
+    /// The features whose numbers a component has: D, or the products of two of D features and the number one.
+    pub const fn features(self, d: usize) -> usize {
+        match self {
+            Self::Expanded => d * (d + 3) / 2,
+            _ => d,
         }
     }
 }
@@ -67,11 +82,13 @@ pub struct TiledArgs {
     pub columns: Columns,
     /// D.
     pub d: u32,
+    /// [`Form::features`]`(D)`.
+    pub features: u32,
     /// Tiles of components: ⌈K / T⌉, the last padded with weights of zero and seeds below all others. `full`: K.
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
-    /// The numbers of each feature, (tiles, D, [`Form::numbers`], T). `full`: A and below it b, in tiles of rows, (K, ⌈D
+    /// The numbers of each feature, (tiles, features, [`Form::numbers`], T). `full`: A and below it b, in tiles of rows, (K, ⌈D
     /// / T⌉, D + 1, T), padded with zeros.
     pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
@@ -98,16 +115,18 @@ pub struct Exponents {
     pub stride: u32,
 }
 
-/// Numbers of a stage: a step's samples, then its parameters, `width` for a feature of a tile.
-const fn stage(width: usize, warps: usize, across: usize) -> usize {
-    STEP * (warps / across * WARP_SAMPLES + across * width)
+/// Numbers of a stage: the step's features of so many `samples`, then its parameters, `width` for a feature of a tile.
+const fn stage(width: usize, samples: usize, across: usize) -> usize {
+    STEP * (samples + across * width)
 }
 
 /// Dynamic shared memory of a launch with tiles of `t` components or rows.
-pub fn shared_bytes(t: usize, form: Form, block_dim: u32, across: u32) -> usize {
-    let warps = (block_dim / WARP) as usize;
-    // Each warp's maximum and sum for each of its samples, and two stages.
-    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(form.numbers() * t, warps, across as usize);
+pub fn shared_bytes(t: usize, form: Form, d: usize, block_dim: u32, across: u32) -> usize {
+    let (warps, across) = ((block_dim / WARP) as usize, across as usize);
+    let samples = warps / across * WARP_SAMPLES;
+    // Each warp's maximum and sum for each of its samples, two stages, and the features whose products are formed.
+    let (of_stage, of_features) = if form == Form::Expanded { (0, (d + 1) * samples) } else { (samples, 0) };
+    let numbers = 2 * warps * WARP_SAMPLES + 2 * stage(form.numbers() * t, of_stage, across) + of_features;
     FINISH_SHARED_BYTES + numbers * size_of::<f32>()
 }
 

@@ -3,13 +3,15 @@ use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
 
 /// A launch's data, as a thread sees it.
-struct Tiles<'a, const T: usize, const FULL: bool, const NUMBERS: usize> {
+struct Tiles<'a, const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usize> {
     args: &'a TiledArgs,
     /// Quads of a block's samples, a power of two.
     quads: u32,
     /// The two stages, and the size of each.
     stages: Shared<f32>,
     stage_size: usize,
+    /// The features whose products are formed, and the number one.
+    rows: Shared<f32>,
     /// The number of this warp's tile among the block's tiles side by side.
     part: u32,
     /// The thread's first sample, counted from the block's first.
@@ -23,11 +25,15 @@ struct Step {
     tile: u32,
     /// Tile of rows within the component.
     row: u32,
-    /// First feature.
+    /// First feature, or product.
     start: u32,
+    /// The later feature of the first product.
+    later: u32,
 }
 
-impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, NUMBERS> {
+impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usize>
+    Tiles<'_, T, FULL, EXPANDED, NUMBERS>
+{
     /// Numbers of a feature in a tile.
     const WIDTH: usize = NUMBERS * T;
 
@@ -41,14 +47,14 @@ impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, 
     #[inline(always)]
     fn features(&self, row: u32) -> u32 {
         let reach = (row + 1) * T as u32;
-        if FULL && reach < self.args.d { reach } else { self.args.d }
+        if FULL && reach < self.args.d { reach } else { self.args.features }
     }
 
     /// Parameters of a tile of rows.
     #[inline(always)]
     fn parameters(&self, tile: u32, row: u32) -> *const f32 {
         // The triangle's tiles have another line: b.
-        let lines = self.args.d as usize + FULL as usize;
+        let lines = self.args.features as usize + FULL as usize;
         self.args
             .scales_and_shifts
             .wrapping_add((tile as usize * self.rows() as usize + row as usize) * lines * Self::WIDTH)
@@ -57,13 +63,17 @@ impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, 
     /// The next step.
     #[inline(always)]
     fn next(&self, at: Step) -> Step {
-        let Step { tile, row, start } = at;
-        if start + (STEP as u32) < self.features(row) {
-            Step { start: start + STEP as u32, ..at }
+        let Step { tile, row, start, mut later } = at;
+        let next = start + STEP as u32;
+        if next < self.features(row) {
+            while EXPANDED && (later + 1) * (later + 2) / 2 <= next {
+                later += 1;
+            }
+            Step { start: next, later, ..at }
         } else if row + 1 < self.rows() {
-            Step { tile, row: row + 1, start: 0 }
+            Step { tile, row: row + 1, start: 0, later: 0 }
         } else {
-            Step { tile: tile + self.args.component_warps, row: 0, start: 0 }
+            Step { tile: tile + self.args.component_warps, row: 0, start: 0, later: 0 }
         }
     }
 
@@ -73,21 +83,26 @@ impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, 
     unsafe fn fetch(&self, stage: usize, first: u32, step: Step) {
         let args = self.args;
         let policy = policy_keep();
-        let Step { tile, row, start } = step;
+        let Step { tile, row, start, .. } = step;
         let left = self.features(row) - start;
         let features = smaller(left, STEP as u32);
-        let to = self.stages.offset(stage * self.stage_size);
+        let stage = self.stages.offset(stage * self.stage_size);
+        let (to, from, columns) = match EXPANDED {
+            false => (stage, start, features),
+            // Once for all products.
+            true => (self.rows, 0, if tile == 0 && start == 0 { args.d } else { 0 }),
+        };
         let last = args.columns.quads() - 1;
         // A power of two.
         let shift = self.quads.trailing_zeros();
-        counted!(for c in (thread_idx()..features << shift).step_by(block_dim()) {
+        counted!(for c in (thread_idx()..columns << shift).step_by(block_dim()) {
             let (feature, q) = (c >> shift, c & (self.quads - 1));
             // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
             // SAFETY: the feature and the quad exist; the stage has room for a step.
-            unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (start + feature) as usize), policy) };
+            unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (from + feature) as usize), policy) };
         });
-        let to = to.offset(STEP * QUAD * self.quads as usize);
+        let to = stage.offset(self.of_samples());
         // A whole step of each part; the last step may have fewer features.
         let chunk = (STEP * Self::WIDTH / 4) as u32;
         counted!(for c in (thread_idx()..args.component_warps * chunk).step_by(block_dim()) {
@@ -115,20 +130,44 @@ impl<const T: usize, const FULL: bool, const NUMBERS: usize> Tiles<'_, T, FULL, 
         values
     }
 
+    /// Numbers of a stage before its parameters.
+    #[inline(always)]
+    fn of_samples(&self) -> usize {
+        if EXPANDED { 0 } else { STEP * QUAD * self.quads as usize }
+    }
+
+    /// Reads a feature of the thread's samples.
+    /// Safety: the features have arrived for all threads.
+    #[inline(always)]
+    unsafe fn sample(&self, features: Shared<f32>, feature: u32) -> [f32; SAMPLES] {
+        let x = features.offset(feature as usize * QUAD * self.quads as usize + self.sample);
+        // SAFETY: the caller guarantees it.
+        let (a, b) = unsafe { (x.get4(0), x.get4(WARP_SAMPLES / 2)) };
+        [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+    }
+
     /// Adds the features of a step to the sums of the thread's samples.
     /// Safety: the step has arrived in the stage for all threads.
     #[inline(always)]
     unsafe fn add_step(&self, values: &mut [[f32; SAMPLES]; T], stage: usize, step: Step) {
         let samples = self.stages.offset(stage * self.stage_size);
-        let parameters = samples.offset(STEP * QUAD * self.quads as usize + self.part as usize * STEP * Self::WIDTH);
+        let parameters = samples.offset(self.of_samples() + self.part as usize * STEP * Self::WIDTH);
         let left = self.features(step.row) - step.start;
         let features = if left < STEP as u32 { left as usize } else { STEP };
+        let mut later = step.later;
+        let mut earlier = step.start - if EXPANDED { later * (later + 1) / 2 } else { 0 };
         counted!(for f in 0..features {
             // SAFETY: the caller guarantees it.
             unsafe {
-                let x = samples.offset(f * QUAD * self.quads as usize + self.sample);
-                let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
-                let x = [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]];
+                let mut x =
+                    self.sample(if EXPANDED { self.rows } else { samples }, if EXPANDED { later } else { f as u32 });
+                if EXPANDED {
+                    let other = self.sample(self.rows, earlier);
+                    counted!(for p in 0..SAMPLES {
+                        x[p] *= other[p];
+                    });
+                    (later, earlier) = if earlier == later { (later + 1, 0) } else { (later, earlier + 1) };
+                }
                 let parameters = parameters.offset(f * Self::WIDTH);
                 match NUMBERS {
                     1 => multiply(values, &x, parameters),
@@ -364,7 +403,7 @@ unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
 }
 
 #[inline(always)]
-unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &TiledArgs) {
+unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usize>(args: &TiledArgs) {
     let columns = &args.columns;
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
@@ -373,11 +412,15 @@ unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &Ti
     let quads = warps / args.component_warps * (WARP_SAMPLES / QUAD) as u32;
     let maxima = Shared::<f32>::at(FINISH_SHARED_BYTES);
     let totals = maxima.offset(warps as usize * WARP_SAMPLES);
-    let tiles = Tiles::<T, FULL, NUMBERS> {
+    let stages = totals.offset(warps as usize * WARP_SAMPLES);
+    let of_stage = if EXPANDED { 0 } else { QUAD * quads as usize };
+    let stage_size = stage(NUMBERS * T, of_stage, args.component_warps as usize);
+    let tiles = Tiles::<T, FULL, EXPANDED, NUMBERS> {
         args,
         quads,
-        stages: totals.offset(warps as usize * WARP_SAMPLES),
-        stage_size: stage(NUMBERS * T, warps as usize, args.component_warps as usize),
+        stages,
+        stage_size,
+        rows: stages.offset(2 * stage_size),
         part,
         sample: group * WARP_SAMPLES + QUAD * lane,
     };
@@ -385,6 +428,12 @@ unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &Ti
         maxima: maxima.offset(part as usize * QUAD * quads as usize + tiles.sample),
         sums: warps as usize * WARP_SAMPLES,
     };
+    if EXPANDED {
+        counted!(for quad in (thread_idx()..quads).step_by(block_dim()) {
+            // SAFETY: the row behind the features; a barrier follows before it is read.
+            unsafe { tiles.rows.set4(QUAD * (args.d * quads + quad) as usize, [1.0; QUAD]) };
+        });
+    }
     let mut product = LogProduct::new();
     // The bounds are the same for all threads of a block, so that all meet at the barriers.
     counted!(for first in (block_idx() * quads..columns.quads()).step_by(grid_dim() * quads) {
@@ -395,7 +444,7 @@ unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &Ti
             sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
         }
         let mut stage = 0;
-        let mut at = Step { tile: 0, row: 0, start: 0 };
+        let mut at = Step { tile: 0, row: 0, start: 0, later: 0 };
         // SAFETY: the stages are free, at the start and after the barrier that ends this loop.
         unsafe { tiles.fetch(0, first, at) };
         while at.tile < args.tiles {
@@ -451,7 +500,7 @@ unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &Ti
         let shape = (args.component_warps as usize, QUAD * quads as usize);
         // SAFETY: the barrier made all warps' sums visible.
         unsafe {
-            match (FULL, NUMBERS) {
+            match (FULL || EXPANDED, NUMBERS) {
                 (false, 1) => finish_samples::<true>(&mut product, columns, outputs, first, shape, (maxima, totals)),
                 _ => finish_samples::<false>(&mut product, columns, outputs, first, shape, (maxima, totals)),
             }
@@ -464,11 +513,13 @@ unsafe fn body<const T: usize, const FULL: bool, const NUMBERS: usize>(args: &Ti
 
 kernels! {
     /// Computes total, scores and exponents, in tiles of components or of rows of triangles.
-    tiled8: TiledArgs = body::<8, false, 2>;
-    tiled16: TiledArgs = body::<16, false, 2>;
-    tiled_observed8: TiledArgs = body::<8, false, 3>;
-    tiled_linear8: TiledArgs = body::<8, false, 1>;
-    tiled_linear16: TiledArgs = body::<16, false, 1>;
-    tiled_full8: TiledArgs = body::<8, true, 1>;
-    tiled_full16: TiledArgs = body::<16, true, 1>;
+    tiled8: TiledArgs = body::<8, false, false, 2>;
+    tiled16: TiledArgs = body::<16, false, false, 2>;
+    tiled_observed8: TiledArgs = body::<8, false, false, 3>;
+    tiled_linear8: TiledArgs = body::<8, false, false, 1>;
+    tiled_linear16: TiledArgs = body::<16, false, false, 1>;
+    tiled_full8: TiledArgs = body::<8, true, false, 1>;
+    tiled_full16: TiledArgs = body::<16, true, false, 1>;
+    tiled_expanded8: TiledArgs = body::<8, false, true, 1>;
+    tiled_expanded16: TiledArgs = body::<16, false, true, 1>;
 }

@@ -124,17 +124,18 @@ pub(crate) fn expectations(chain: &Chain<'_>, sequences: &Sequences<'_>, chunk: 
     }
 }
 
-/// Returns the expectations under a model with a component for each state, computed on the device of the sequences;
-/// `None` if there is none, or where the CPU must compute them.
+/// Returns the expectations computed on the device of the sequences; `None` if there is none, or where the CPU must
+/// compute them. `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
 pub(crate) fn on_device(
     emissions: &Mixture,
-    start: ArrayView1<'_, f64>,
-    transitions: ArrayView2<'_, f64>,
+    of_states: (ArrayView1<'_, f64>, ArrayView2<'_, f64>, &[f64]),
     sequences: &Sequences<'_>,
 ) -> Result<Option<Expectations>> {
     let Some(device) = sequences.device() else { return Ok(None) };
+    let (start, transitions, offsets) = of_states;
     let lengths: Vec<usize> = (0..sequences.len()).map(|s| sequences.rows(s).len()).collect();
-    let chain = MarkovChain { emissions, start, transitions, lengths: &lengths, weights: sequences.weights() };
+    let weights = sequences.weights();
+    let chain = MarkovChain { emissions, offsets, start, transitions, lengths: &lengths, weights };
     Ok(device.expectations(&chain)?.map(|MarkovSums { start, transitions, statistics, .. }| Expectations {
         log_likelihood: statistics.log_likelihood(),
         start,

@@ -169,12 +169,10 @@ impl HiddenMarkov {
     /// [`Error::ImpossibleSequence`]; [`Error::Host`] for another D.
     pub fn expectations(&self, sequences: &Sequences<'_>) -> Result<Expectations> {
         check_features(self.n_features(), sequences)?;
-        if self.n_mix() == 1
-            && let Some(found) = on_device(&self.emissions, self.startprob(), self.transmat(), sequences)?
-        {
-            return Ok(found);
+        match on_device(&self.emissions, (self.startprob(), self.transmat(), &[]), sequences)? {
+            Some(found) => Ok(found),
+            None => expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK),
         }
-        expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK)
     }
 
     /// Returns log p(sequence) of each sequence (S,): −∞ for an impossible one.

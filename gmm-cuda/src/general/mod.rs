@@ -138,6 +138,8 @@ pub struct General<T: Plain> {
     parameters: Upload<T>,
     /// qₖ, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<T>,
+    /// Exponents, then posteriors, of a chain's states that emit from mixtures.
+    states: DeviceBuffer<T>,
     /// A total for each block of `posterior`.
     totals: DeviceBuffer<f64>,
     /// The sums of `accumulate`, slice by slice and over all of them.
@@ -161,6 +163,7 @@ impl<T: Element> General<T> {
         Ok(Self {
             parameters: Upload::new()?,
             q: allocate(1)?,
+            states: allocate(1)?,
             totals: allocate(1)?,
             partials: allocate(1)?,
             sums: allocate(1)?,

@@ -99,7 +99,8 @@ fn lost_states() {
     let samples = Samples::from_f64(x.view()).unwrap();
     let mut cuda = gmm_host::load(Device::Cuda(0), samples.clone(), &gmm_host::LoadOptions::new()).unwrap();
     let (start, transitions) = (model.startprob(), model.transmat());
-    let chain = MarkovChain { emissions: model.emissions(), start, transitions, lengths: &[3000], weights: None };
+    let emissions = model.emissions();
+    let chain = MarkovChain { emissions, offsets: &[], start, transitions, lengths: &[3000], weights: None };
     assert_eq!(cuda.markov().unwrap().expectations(&chain).unwrap(), None);
     let sequences = Sequences::one(samples);
     let truth = model.expectations(&sequences).unwrap();

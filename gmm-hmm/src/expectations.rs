@@ -124,24 +124,24 @@ pub(crate) fn expectations(chain: &Chain<'_>, sequences: &Sequences<'_>, chunk: 
     }
 }
 
-/// Returns the expectations computed on the device of the sequences; `None` if there is none, or where the CPU must
-/// compute them. `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
+/// Returns the sums computed on the device of the sequences; `None` if there is none, or where the CPU must compute. `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
 pub(crate) fn on_device(
     emissions: &Mixture,
     of_states: (ArrayView1<'_, f64>, ArrayView2<'_, f64>, &[f64]),
     sequences: &Sequences<'_>,
-) -> Result<Option<Expectations>> {
+) -> Result<Option<MarkovSums>> {
     let Some(device) = sequences.device() else { return Ok(None) };
     let (start, transitions, offsets) = of_states;
     let lengths: Vec<usize> = (0..sequences.len()).map(|s| sequences.rows(s).len()).collect();
     let weights = sequences.weights();
     let chain = MarkovChain { emissions, offsets, start, transitions, lengths: &lengths, weights };
-    Ok(device.expectations(&chain)?.map(|MarkovSums { start, transitions, statistics, .. }| Expectations {
-        log_likelihood: statistics.log_likelihood(),
-        start,
-        transitions,
-        statistics,
-    }))
+    device.expectations(&chain)
+}
+
+impl From<MarkovSums> for Expectations {
+    fn from(MarkovSums { start, transitions, statistics, .. }: MarkovSums) -> Self {
+        Self { log_likelihood: statistics.log_likelihood(), start, transitions, statistics }
+    }
 }
 
 /// Returns log p of each sequence (S,), and p(state | sequence) of each row (N, K) if wanted; zeros for an impossible

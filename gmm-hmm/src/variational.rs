@@ -151,7 +151,7 @@ impl VariationalHiddenMarkov {
         let start = expected_logarithms(start.view());
         let probabilities = start.mapv(f64::exp_e);
         if let Some(found) = on_device(&mixture, (probabilities.view(), expected.view(), &offsets), sequences)? {
-            return Ok(found);
+            return Ok(found.into());
         }
         let chain = Chain {
             start: start.to_vec(),

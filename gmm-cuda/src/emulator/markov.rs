@@ -28,8 +28,13 @@ fn random_rows(rng: &mut impl Rng, k: usize) -> Array2<f64> {
     a
 }
 
+/// Returns samples, with NaN for missing values.
+fn samples(x: &Array2<f64>) -> Samples<'_> {
+    Samples::with_missing(x.view()).unwrap()
+}
+
 fn engine(x: &Array2<f64>, float64: bool) -> Box<dyn Evaluator + '_> {
-    let source = Source::Host(Samples::from_f64(x.view()).unwrap(), 0);
+    let source = Source::Host(samples(x), 0);
     let options = CudaOptions::default();
     match float64 {
         true => Box::new(Float64::new(source, Deviations::InFrame, &options).unwrap()),
@@ -58,7 +63,7 @@ fn compare(model: &HiddenMarkov, x: &Array2<f64>, lengths: &[usize], weights: Op
     for (float64, tolerance) in [(true, 1e-11), (false, 2e-4)] {
         let x = if float64 { x.clone() } else { x.mapv(|v| f64::from(v as f32)) };
         let what = format!("K={} float64={float64} {lengths:?}", model.n_states());
-        let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), lengths).unwrap();
+        let sequences = Sequences::new(samples(&x), lengths).unwrap();
         let scores = model.score(&sequences).unwrap();
         let sequences = match weights {
             Some(weights) => sequences.with_weights(weights.to_vec()).unwrap(),
@@ -125,6 +130,18 @@ fn mixtures_of_states() {
             let model = HiddenMarkov::new(startprob, transmat, mixture).unwrap();
             compare(&model, &x, &[300, 31], Some(&[2.0, 0.5]));
         }
+    }
+}
+
+/// Missing values, of which some rows have no others, under covariances without matrices.
+#[test]
+fn missing_values() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for mixture in of_each_type(&mut rng, 4, 3).into_iter().filter(|m| !m.covariance_type().has_matrices()) {
+        let mut x = rows(&mut rng, 331, &mixture);
+        x.indexed_iter_mut().filter(|((i, j), _)| (i + j) % 5 == 0 || i % 50 == 1).for_each(|(_, v)| *v = f64::NAN);
+        let model = HiddenMarkov::new(Array1::from_elem(4, 0.25), random_rows(&mut rng, 4), mixture).unwrap();
+        compare(&model, &x, &[300, 31], Some(&[2.0, 0.5]));
     }
 }
 

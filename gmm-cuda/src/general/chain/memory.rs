@@ -8,11 +8,14 @@ use gmm_core::contract::markov::MarkovChain;
 use gmm_core::error::Result;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::chain::{capacity, parameters, posteriors};
+use ndarray::Array2;
 
 /// Parameters, chunks, and the kernels' results.
 #[derive(Debug)]
 pub struct Chains {
     pub chunks: Chunks,
+    /// The numbers of values in each column of each sequence (S, D), if values are missing.
+    pub observed: Option<Array2<f64>>,
     /// Those of the chain, and the offsets of components.
     pub parameters: Upload<f64>,
     /// The weights of chunks.
@@ -31,6 +34,7 @@ impl Chains {
     pub fn new() -> Result<Self> {
         Ok(Self {
             chunks: Chunks::default(),
+            observed: None,
             parameters: Upload::new()?,
             weights: Upload::new()?,
             numbers: Upload::new()?,
@@ -49,6 +53,7 @@ impl Chains {
         let (k, c) = (chain.start.len(), capacity(chain.start.len()));
         if !self.chunks.are_of(chain, c) {
             self.chunks = Chunks::default();
+            self.observed = None;
             let (chunks, n) = (Chunks::new(chain, c), chain.lengths.iter().sum::<usize>());
             let (n_chunks, n_units) = (chunks.weights.len(), chunks.units.len() - 1);
             enlarge(&mut self.ends, n_chunks * 2 * c)?;

@@ -15,6 +15,8 @@ use crate::device::samples::{Chunk, DeviceSamples};
 use crate::device::stream::{Running, Stream};
 use crate::estep::reduce_slices::ReduceSlices;
 use crate::likelihood::{ReduceSets, Totals};
+use crate::missing::observed;
+use crate::source::Source;
 use gmm_core::contract::markov::{MarkovChain, MarkovSums};
 use gmm_core::error::Result;
 use gmm_core::precision::Precision;
@@ -146,12 +148,17 @@ fn check(chain: &MarkovChain<'_>, n: usize) -> Result<()> {
 
 impl<T: Element> General<T> {
     /// See [`Markov::expectations`](gmm_core::contract::markov::Markov::expectations).
-    pub fn expectations(&mut self, data: &mut DeviceSamples<T>, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
+    pub fn expectations(
+        &mut self,
+        data: &mut DeviceSamples<T>,
+        source: &Source<'_>,
+        chain: &MarkovChain<'_>,
+    ) -> Result<Option<MarkovSums>> {
         let (n, mixture) = (data.n(), chain.emissions);
         check(chain, n)?;
         let k = mixture.n_components();
         let n_states = chain.start.len();
-        let can = n_states <= MAX_STATES && n <= u32::MAX as usize && data.is_resident() && !data.gaps();
+        let can = n_states <= MAX_STATES && n <= u32::MAX as usize && data.is_resident();
         if !can || mixture.weights().iter().any(|w| *w <= 0.0) {
             return Ok(None);
         }
@@ -168,7 +175,7 @@ impl<T: Element> General<T> {
             Some(chains) => chains,
             None => Chains::new()?,
         };
-        let result = self.of_chain(&mut chains, data, &mut ready, chain);
+        let result = self.of_chain(&mut chains, (data, source), &mut ready, chain);
         self.chains = Some(chains);
         result
     }
@@ -176,7 +183,7 @@ impl<T: Element> General<T> {
     fn of_chain(
         &mut self,
         chains: &mut Chains,
-        data: &DeviceSamples<T>,
+        (data, source): (&DeviceSamples<T>, &Source<'_>),
         ready: &mut Ready<'_, T>,
         chain: &MarkovChain<'_>,
     ) -> Result<Option<MarkovSums>> {
@@ -202,6 +209,14 @@ impl<T: Element> General<T> {
         let Some(mut found) = chains.found(&pass.stream, chain)? else { return Ok(None) };
         for (log, length) in found.log_likelihoods.iter_mut().zip(chain.lengths) {
             *log = LN_2 * (*log + *length as f64 * ready.parameters.offset);
+        }
+        if let Some(gaps) = &ready.parameters.gaps {
+            // The parameters' offset includes the mean of the constants of observed columns.
+            let observed = chains.observed.get_or_insert_with(|| observed(source, chain.lengths));
+            for ((log, length), counts) in found.log_likelihoods.iter_mut().zip(chain.lengths).zip(observed.rows()) {
+                let of_columns: f64 = counts.iter().zip(&gaps.offsets).map(|(count, offset)| count * offset).sum();
+                *log += LN_2 * (of_columns - *length as f64 * gaps.mean);
+            }
         }
         let weight = |s: usize| chain.weights.map_or(1.0, |weights| weights[s]);
         let weighted = |of: &dyn Fn(usize) -> f64| (0..chain.lengths.len()).map(|s| weight(s) * of(s)).sum::<f64>();

@@ -197,9 +197,12 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
 unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
     let group = Group::<C>::new();
     let unit = args.units.wrapping_add(group.number as usize);
-    // SAFETY: the unit exists.
-    let [from, to] =
-        if group.number < args.n { unsafe { [load_u32(unit), load_u32(unit.wrapping_add(1))] } } else { [0, 0] };
+    let [from, to] = if group.number < args.n {
+        // SAFETY: the unit exists.
+        unsafe { [load_u32(unit), load_u32(unit.wrapping_add(1))] }
+    } else {
+        [0, 0]
+    };
     // SAFETY: within the parameters.
     let factor = unsafe { group.load(args.chain.parameters) };
     let (mut pairs, mut start) = ([0.0; C], 0.0);

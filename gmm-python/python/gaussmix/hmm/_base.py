@@ -116,7 +116,7 @@ class HMM(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     params: str
     init_params: str
     missing: bool
-    device: str = "cpu"
+    device: str
     n_features: int
     hmmlearn_compatible: bool
     algorithm: str

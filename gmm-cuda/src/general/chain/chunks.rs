@@ -2,10 +2,11 @@
 use gmm_core::contract::markov::MarkovChain;
 use std::ops::Range;
 
-/// The rows of a chunk: as many as a large GPU has groups for, within bounds. `chain_ends` visits some fifty rows for
-/// each end, and a chunk's rows are visited one after the other.
+/// Least and most rows of a chunk: `chain_ends` visits some fifty rows for each end, and a group visits its rows one
+/// after the other.
 const SHORTEST: usize = 128;
 const LONGEST: usize = 384;
+/// Lanes that chunks occupy between these bounds: twelve warps on each multiprocessor of an H100.
 const LANES: usize = 50_000;
 
 /// Sequences in chunks.

@@ -117,7 +117,7 @@ impl Evaluator for Float64<'_> {
 
 impl Markov for Float64<'_> {
     fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
-        let (general, data) = self.general();
-        general.expectations(data, chain)
+        self.latest = general::VARIANT;
+        self.general.expectations(&mut self.data, &self.samples, chain)
     }
 }

@@ -15,11 +15,10 @@ impl fmt::Debug for OnDevice<'_> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// Loads samples into a GPU. Returns `None` for the CPU, which alone takes missing values.
+    /// Loads samples into a GPU. Returns `None` for the CPU.
     pub fn new(device: Device, samples: &Samples<'a>) -> Result<Option<Self>> {
         match device {
             Device::Cpu => Ok(None),
-            Device::Cuda(_) if samples.missing().is_some() => Ok(None),
             Device::Cuda(_) => {
                 let evaluator = gmm_host::load(device, samples.clone(), &LoadOptions::new())?;
                 Ok(Some(Self(Arc::new(Mutex::new(evaluator)))))

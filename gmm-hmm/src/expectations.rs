@@ -124,23 +124,24 @@ pub(crate) fn expectations(chain: &Chain<'_>, sequences: &Sequences<'_>, chunk: 
     }
 }
 
-/// Returns the expectations under a model with a component for each state, computed on the device of the sequences;
-/// `None` if there is none, or where the CPU must compute them.
+/// Returns the sums computed on the device of the sequences; `None` if there is none, or where the CPU must compute. `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
 pub(crate) fn on_device(
     emissions: &Mixture,
-    start: ArrayView1<'_, f64>,
-    transitions: ArrayView2<'_, f64>,
+    of_states: (ArrayView1<'_, f64>, ArrayView2<'_, f64>, &[f64]),
     sequences: &Sequences<'_>,
-) -> Result<Option<Expectations>> {
+) -> Result<Option<MarkovSums>> {
     let Some(device) = sequences.device() else { return Ok(None) };
+    let (start, transitions, offsets) = of_states;
     let lengths: Vec<usize> = (0..sequences.len()).map(|s| sequences.rows(s).len()).collect();
-    let chain = MarkovChain { emissions, start, transitions, lengths: &lengths, weights: sequences.weights() };
-    Ok(device.expectations(&chain)?.map(|MarkovSums { start, transitions, statistics, .. }| Expectations {
-        log_likelihood: statistics.log_likelihood(),
-        start,
-        transitions,
-        statistics,
-    }))
+    let weights = sequences.weights();
+    let chain = MarkovChain { emissions, offsets, start, transitions, lengths: &lengths, weights };
+    device.expectations(&chain)
+}
+
+impl From<MarkovSums> for Expectations {
+    fn from(MarkovSums { start, transitions, statistics, .. }: MarkovSums) -> Self {
+        Self { log_likelihood: statistics.log_likelihood(), start, transitions, statistics }
+    }
 }
 
 /// Returns log p of each sequence (S,), and p(state | sequence) of each row (N, K) if wanted; zeros for an impossible

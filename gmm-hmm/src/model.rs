@@ -7,7 +7,7 @@ use crate::lattice::Transitions;
 use crate::sequences::Sequences;
 use crate::viterbi;
 use gmm_core::reproducible::Functions;
-use gmm_host::{CovarianceType, Mixture};
+use gmm_host::{CovarianceType, MarkovSums, Mixture};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, s};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -168,21 +168,27 @@ impl HiddenMarkov {
     /// # Errors
     /// [`Error::ImpossibleSequence`]; [`Error::Host`] for another D.
     pub fn expectations(&self, sequences: &Sequences<'_>) -> Result<Expectations> {
-        check_features(self.n_features(), sequences)?;
-        if self.n_mix() == 1
-            && let Some(found) = on_device(&self.emissions, self.startprob(), self.transmat(), sequences)?
-        {
-            return Ok(found);
+        match self.on_device(sequences)? {
+            Some(sums) => Ok(sums.into()),
+            None => expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK),
         }
-        expectations(&self.chain(sequences)?, sequences, crate::chunks::CHUNK)
     }
 
-    /// Returns log p(sequence) of each sequence (S,): −∞ for an impossible one.
+    fn on_device(&self, sequences: &Sequences<'_>) -> Result<Option<MarkovSums>> {
+        check_features(self.n_features(), sequences)?;
+        on_device(&self.emissions, (self.startprob(), self.transmat(), &[]), sequences)
+    }
+
+    /// Returns log p(sequence) of each sequence (S,): −∞ for an impossible one. Computes on the
+    /// [device of the sequences](Sequences::on) if it can.
     ///
     /// # Errors
     /// [`Error::Host`] for another D.
     pub fn score(&self, sequences: &Sequences<'_>) -> Result<Vec<f64>> {
-        Ok(scores(&self.chain(sequences)?, sequences, false)?.scores)
+        match self.on_device(sequences)? {
+            Some(sums) => Ok(sums.log_likelihoods),
+            None => Ok(scores(&self.chain(sequences)?, sequences, false)?.scores),
+        }
     }
 
     /// As [`score`](Self::score), and returns p(state | sequence) of each row (N, K): zeros for an impossible sequence.

@@ -61,8 +61,8 @@ impl<'a> Sequences<'a> {
         }
     }
 
-    /// Computes the E-steps of fits on a device. A GPU, `cuda` or `cuda:N`, holds the rows and takes up to 32 states of
-    /// one Gaussian each; missing values, and rows that exceed its memory, are left to the CPU.
+    /// Computes the E-steps of fits on a device. A GPU, `cuda` or `cuda:N`, holds the rows and takes up to 32 states;
+    /// missing values under covariances between features, and rows that exceed its memory, are left to the CPU.
     ///
     /// # Errors
     /// [`Error::Parameter`] for other devices; [`Error::Host`] for a GPU that cannot be used.

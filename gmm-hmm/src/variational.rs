@@ -2,7 +2,7 @@
 use crate::chunks::{CHUNK, Chain};
 use crate::emissions::Emissions;
 use crate::error::{Error, Result};
-use crate::expectations::{Expectations, expectations};
+use crate::expectations::{Expectations, expectations, on_device};
 use crate::lattice::Transitions;
 use crate::model::{HiddenMarkov, check_features};
 use crate::priors::Frozen;
@@ -148,8 +148,13 @@ impl VariationalHiddenMarkov {
         for (mut row, parameters) in expected.outer_iter_mut().zip(transitions.outer_iter()) {
             row.assign(&expected_logarithms(parameters).mapv(f64::exp_e));
         }
+        let start = expected_logarithms(start.view());
+        let probabilities = start.mapv(f64::exp_e);
+        if let Some(found) = on_device(&mixture, (probabilities.view(), expected.view(), &offsets), sequences)? {
+            return Ok(found.into());
+        }
         let chain = Chain {
-            start: expected_logarithms(start.view()).to_vec(),
+            start: start.to_vec(),
             transitions: Transitions::new(&expected),
             emissions: Emissions::new(&mixture, k, &offsets),
         };

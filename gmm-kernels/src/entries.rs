@@ -1,6 +1,6 @@
 //! Every entry of the PTX by name, with the type of its one argument. The host launches kernels through these only.
 use crate::arrays::{columns, ranges, rows};
-use crate::chain::{capacity, posteriors, products as chain_products};
+use crate::chain::{capacity, ends, mixed, posteriors};
 use crate::estep::fused_mma::{self, FusedShape};
 use crate::estep::{
     fused, fused_patterns, fused64, products_mma, products_wgmma, weighted_sums, whitened_mma, whitened_wgmma,
@@ -318,9 +318,14 @@ entries! {
     fn wide_accumulate<T>() -> accumulate::AccumulateArgs<T> =
         "accumulate_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
 
-    /// Each chunk's matrix for a hidden Markov chain of `k` states.
-    fn chain_products<T>(k: usize in STATES) -> chain_products::ProductsArgs<T> =
-        "chain_products_k{:02}_{}", capacity(k), T::SUFFIX;
+    /// The ends of a hidden Markov chain's chunks, of `k` states.
+    fn chain_ends<T>(k: usize in STATES) -> ends::EndsArgs<T> = "chain_ends_k{:02}_{}", capacity(k), T::SUFFIX;
+
+    /// The exponents of states that emit from mixtures.
+    fn chain_states<T>() -> mixed::MixedArgs<T> = "chain_states_{}", T::SUFFIX;
+
+    /// The posteriors of these states' components.
+    fn chain_components<T>() -> mixed::MixedArgs<T> = "chain_components_{}", T::SUFFIX;
 
     /// The posteriors of a hidden Markov chain of `k` states.
     fn chain_posteriors<T>(k: usize in STATES) -> posteriors::PosteriorsArgs<T> =

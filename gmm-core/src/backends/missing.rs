@@ -2,7 +2,7 @@
 use super::lazy::Lazy;
 use crate::contract::draw::{Draw, Drawn};
 use crate::contract::evaluator::{DataFacts, Description, Evaluator, data_facts, draw_by_scores};
-use crate::contract::markov::Markov;
+use crate::contract::markov::{Markov, MarkovChain, MarkovSums};
 use crate::contract::sampling::Sampling;
 use crate::data::samples::{Rows, Samples};
 use crate::error::Result;
@@ -137,7 +137,17 @@ impl<'a, C: Evaluator + 'a> Evaluator for MissingEngine<'a, C> {
     }
 
     fn markov(&mut self) -> Option<&mut dyn Markov> {
-        None
+        Some(self)
+    }
+}
+
+/// The side by column has the operation.
+impl<'a, C: Evaluator + 'a> Markov for MissingEngine<'a, C> {
+    fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
+        if chain.emissions.covariance_type().has_matrices() {
+            return Ok(None);
+        }
+        self.side_for(chain.emissions)?.markov().map_or(Ok(None), |side| side.expectations(chain))
     }
 }
 

@@ -7,9 +7,12 @@ use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 /// A hidden Markov model of K states, and the sequences into which the samples are divided, one after another.
 #[derive(Debug, Clone, Copy)]
 pub struct MarkovChain<'a> {
-    /// The emissions, a component for each state. The weights of the components do not count.
+    /// The emissions, M neighbouring components for each state (K·M). Only the ratios of weights within a state count.
     pub emissions: &'a Mixture,
-    /// π, the probabilities of the states in a sequence's first row (K,).
+    /// Added to the log densities of the states (K,); none: (0,).
+    pub offsets: &'a [f64],
+    /// π, the probabilities of the states in a sequence's first row (K,). They, and those of each row of transitions, may
+    /// sum to less than one.
     pub start: ArrayView1<'a, f64>,
     /// aᵢⱼ, the probability that state j follows state i (K, K).
     pub transitions: ArrayView2<'a, f64>,

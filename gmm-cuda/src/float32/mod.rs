@@ -421,8 +421,8 @@ impl Evaluator for Float32<'_> {
 
 impl Markov for Float32<'_> {
     fn expectations(&mut self, chain: &MarkovChain<'_>) -> Result<Option<MarkovSums>> {
-        let (general, data) = self.general();
-        general.expectations(data, chain)
+        self.latest = Some(Latest::Variant(general::VARIANT));
+        self.general.expectations(&mut self.data, &self.samples, chain)
     }
 }
 

@@ -129,6 +129,8 @@ pub struct General<T: Plain> {
     /// qₖ, then responsibilities, (K, samples of a piece).
     q: DeviceBuffer<T>,
     results: Results,
+    /// Exponents, then posteriors, of a chain's states that emit from mixtures.
+    states: DeviceBuffer<T>,
     /// The sums of `accumulate`, slice by slice and over all of them.
     partials: DeviceBuffer<f64>,
     sums: DeviceBuffer<f64>,
@@ -141,6 +143,7 @@ impl<T: Element> General<T> {
             parameters: Upload::new()?,
             q: allocate(1)?,
             results: Results::new()?,
+            states: allocate(1)?,
             partials: allocate(1)?,
             sums: allocate(1)?,
             chains: None,

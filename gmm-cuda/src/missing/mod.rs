@@ -11,7 +11,7 @@ use gmm_core::data::samples::{Samples, View};
 use gmm_core::error::{Error, Result};
 use gmm_core::model::mixture::Mixture;
 use gmm_core::precision::Precision;
-pub(super) use scores::add_offsets;
+pub(super) use scores::{add_offsets, observed};
 
 /// Returns the engine of samples with missing values. Errors: [`Error::Kernel`].
 pub(super) fn engine<'a>(samples: Samples<'a>, ordinal: usize, options: &CudaOptions) -> Result<Box<dyn Engine + 'a>> {

@@ -3,7 +3,7 @@ use crate::source::Source;
 use gmm_core::backends::device_parameters::ColumnConstants;
 use gmm_core::data::samples::View;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, ArrayView2, ArrayViewMut1, Axis, Zip};
+use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut1, Axis, Zip};
 use std::f64::consts::LN_2;
 
 const ROWS: usize = 4096;
@@ -17,6 +17,25 @@ pub fn add_offsets<T>(source: &Source<'_>, gaps: Option<&ColumnConstants<T>>, mu
         View::F64(x) => add_to_rows(x, &gaps.offsets, gaps.mean, scores.view_mut()),
     }
     scores
+}
+
+/// Returns the number of values in each column (groups, D) of groups of neighbouring rows with these numbers of rows.
+pub fn observed(source: &Source<'_>, rows: &[usize]) -> Array2<f64> {
+    let Source::Host(samples, _) = source else { return Array2::zeros((rows.len(), 0)) };
+    match samples.view() {
+        View::F32(x) => count(x, rows),
+        View::F64(x) => count(x, rows),
+    }
+}
+
+fn count<T: Copy + Into<f64>>(x: ArrayView2<'_, T>, rows: &[usize]) -> Array2<f64> {
+    let mut counts = Array2::zeros((rows.len(), x.ncols()));
+    let groups = rows.iter().enumerate().flat_map(|(group, n)| std::iter::repeat_n(group, *n));
+    for (row, group) in x.outer_iter().zip(groups) {
+        let is_there = |v: &T| if Into::<f64>::into(*v).is_nan() { 0.0 } else { 1.0 };
+        counts.row_mut(group).zip_mut_with(&row, |count, v| *count += is_there(v));
+    }
+    counts
 }
 
 fn add_to_rows<T: Copy + Sync + Into<f64>>(

@@ -1,7 +1,7 @@
 //! E-steps of hidden Markov models on a GPU, against the CPU.
 use crate::common::{mixture, normal};
 use crate::gpu_harness::Test;
-use gmm_hmm::{Expectations, HiddenMarkov, Options, Sequences};
+use gmm_hmm::{Expectations, Frozen, HiddenMarkov, Hyperparameters, Options, Sequences, VariationalHiddenMarkov};
 use gmm_host::{CovarianceType, Device, Evaluator, MarkovChain, Samples};
 use ndarray::{Array1, Array2};
 
@@ -10,6 +10,10 @@ pub fn tests() -> Vec<Test> {
         ("expectations", expectations),
         ("expectations_in_float32", expectations_in_float32),
         ("fits", fits),
+        ("mixtures_of_states", mixtures_of_states),
+        ("missing_values", missing_values),
+        ("variational", variational),
+        ("ends_far_away", ends_far_away),
         ("lost_states", lost_states),
     ]
 }
@@ -85,6 +89,77 @@ fn fits() {
     }
 }
 
+/// States of three components each.
+fn mixtures_of_states() {
+    for covariance_type in CovarianceType::ALL {
+        let (of_components, x) = problem(12, 3, covariance_type, 30_000);
+        let (of_states, _) = problem(4, 3, covariance_type, 1);
+        let (startprob, transmat) = (of_states.startprob().to_owned(), of_states.transmat().to_owned());
+        let model = HiddenMarkov::new(startprob, transmat, of_components.emissions().clone()).unwrap();
+        let sequences = Sequences::new(Samples::from_f64(x.view()).unwrap(), &[20_000, 10_000]).unwrap();
+        let truth = model.expectations(&sequences).unwrap();
+        let got = model.expectations(&sequences.on(Device::Cuda(0)).unwrap()).unwrap();
+        near(&format!("{covariance_type}"), &got, &truth, 1e-9);
+    }
+}
+
+/// A tenth of the values, and all of some rows.
+fn missing_values() {
+    for covariance_type in CovarianceType::ALL {
+        let (model, mut x) = problem(5, 4, covariance_type, 20_000);
+        let is_missing = |i: usize, j: usize| (7 * i + 3 * j) % 10 == 0 || i % 1000 == 500;
+        x.indexed_iter_mut().filter(|((i, j), _)| is_missing(*i, *j)).for_each(|(_, v)| *v = f64::NAN);
+        let sequences = Sequences::new(Samples::with_missing(x.view()).unwrap(), &[15_000, 5000]).unwrap();
+        let sequences = sequences.with_weights(vec![2.0, 0.5]).unwrap();
+        let truth = model.expectations(&sequences).unwrap();
+        let got = model.expectations(&sequences.on(Device::Cuda(0)).unwrap()).unwrap();
+        near(&format!("{covariance_type}"), &got, &truth, 1e-9);
+    }
+}
+
+/// An iteration of variational inference has the bound and the posterior of the CPU's.
+fn variational() {
+    let (model, x) = problem(4, 2, CovarianceType::Full, 20_000);
+    let of_rows = |rows: f64| Hyperparameters {
+        start: Array1::from_elem(4, rows),
+        transitions: model.transmat().to_owned() * rows,
+        means: model.emissions().means().to_owned(),
+        beta: Array1::from_elem(4, rows),
+        dof: Array1::from_elem(4, rows + 2.0),
+        scale: {
+            let mut scale = model.emissions().covariances().clone();
+            scale.map_inplace(|v| *v *= rows);
+            scale
+        },
+    };
+    let start = VariationalHiddenMarkov::new(of_rows(1.0), of_rows(100.0)).unwrap();
+    let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
+    let (truth, bound) = start.step(&sequences, Frozen::default()).unwrap();
+    let (got, got_bound) = start.step(&sequences.on(Device::Cuda(0)).unwrap(), Frozen::default()).unwrap();
+    assert!((got_bound - bound).abs() <= 1e-9 * bound.abs(), "{got_bound} for {bound}");
+    for (got, truth) in got.posterior().transitions.iter().zip(&truth.posterior().transitions) {
+        assert!((got - truth).abs() <= 1e-9 * 20_000.0, "{got} for {truth}");
+    }
+}
+
+/// Rows that say little of states that last long: an end takes hundreds of rows, or more than the GPU tries, when the CPU
+/// computes.
+fn ends_far_away() {
+    let variances = gmm_host::Covariances::Spherical(Array1::ones(2));
+    let means = ndarray::arr2(&[[0.0], [0.3]]);
+    let emissions = gmm_host::Mixture::new(Array1::from_elem(2, 0.5), means, variances).unwrap();
+    let x = normal(3, 50_000, 1, 0.1);
+    for change in [0.01, 1e-6] {
+        let transmat = ndarray::arr2(&[[1.0 - change, change], [2.0 * change, 1.0 - 2.0 * change]]);
+        let model = HiddenMarkov::new(Array1::from(vec![0.9, 0.1]), transmat, emissions.clone()).unwrap();
+        let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
+        let truth = model.expectations(&sequences).unwrap();
+        let got = model.expectations(&sequences.on(Device::Cuda(0)).unwrap()).unwrap();
+        near(&format!("change {change}"), &got, &truth, 1e-9);
+        assert_eq!(got == truth, change < 1e-3, "the CPU computed");
+    }
+}
+
 /// A state whose probability underflows, and that alone explains the last rows: the GPU refuses, the CPU computes.
 fn lost_states() {
     let (model, mut x) = problem(2, 1, CovarianceType::Diag, 3000);
@@ -99,7 +174,8 @@ fn lost_states() {
     let samples = Samples::from_f64(x.view()).unwrap();
     let mut cuda = gmm_host::load(Device::Cuda(0), samples.clone(), &gmm_host::LoadOptions::new()).unwrap();
     let (start, transitions) = (model.startprob(), model.transmat());
-    let chain = MarkovChain { emissions: model.emissions(), start, transitions, lengths: &[3000], weights: None };
+    let emissions = model.emissions();
+    let chain = MarkovChain { emissions, offsets: &[], start, transitions, lengths: &[3000], weights: None };
     assert_eq!(cuda.markov().unwrap().expectations(&chain).unwrap(), None);
     let sequences = Sequences::one(samples);
     let truth = model.expectations(&sequences).unwrap();

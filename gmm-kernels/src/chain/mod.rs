@@ -1,16 +1,22 @@
 //! The forward–backward algorithm of hidden Markov models, over the exponents of [`density`](crate::general::density).
 //!
 //! State k emits row t with the density bₖ = 2^(qₖ + cₖ), times a number of the row that cancels. A chunk is some rows
-//! of one sequence, and a group of [`capacity`] neighbouring lanes takes a chunk, a lane for each state. [`products`]
-//! computes each chunk's matrix of p(rows, last state | state before). From these the host computes the probabilities
-//! at both ends of each chunk. [`posteriors`] then computes p(state | sequence) in all chunks at once.
+//! of one sequence, and a group of [`capacity`] neighbouring lanes takes a chunk, a lane for each state. [`ends`]
+//! computes the probabilities at both ends of each chunk from the rows around them. [`posteriors`] then computes
+//! p(state | sequence) in all chunks at once, and finds whether each chunk's recursion arrives at its neighbours' ends.
+//! No step of a recursion makes two vectors of probabilities differ more (Birkhoff 1957), so all ends are right if the
+//! neighbours agree.
+//!
+//! Where states emit from mixtures, [`mixed`] makes the exponents of states before, and afterwards posteriors of
+//! components.
 //!
 //! Numbers are scaled by powers of two, which are exact. A probability below [`LEAST`] that could matter makes a
-//! chunk's result NaN.
+//! chunk's result NaN, and so do ends that do not agree.
+pub mod ends;
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 mod group;
+pub mod mixed;
 pub mod posteriors;
-pub mod products;
 
 /// Most states.
 pub const MAX_STATES: usize = 32;
@@ -32,12 +38,13 @@ pub const fn parameters(capacity: usize) -> usize {
     2 * capacity * (1 + capacity)
 }
 
-/// Numbers of a chunk: its first row, the row after its last, [`ENDS`], and whether it begins a sequence (0 or 1).
+/// Dynamic shared memory of a launch.
+pub const fn shared_bytes(block_dim: u32) -> usize {
+    2 * block_dim as usize * size_of::<f64>()
+}
+
+/// Numbers of a chunk: its first row, the row after its last, and the same of its sequence.
 pub const CHUNK: usize = 4;
-/// The place of a chunk's ends, [`WHOLE`] for a whole sequence.
-pub const ENDS: usize = 2;
-/// Marks a chunk that is a whole sequence.
-pub const WHOLE: u32 = u32::MAX;
 
 /// The arguments that both kernels take, for groups of C lanes.
 #[repr(C)]
@@ -55,4 +62,7 @@ pub struct ChainArgs<T> {
     pub parameters: *const f64,
     /// (chunks, [`CHUNK`]); each has a row.
     pub chunks: *const u32,
+    /// The ends of chunks (chunks, 2, C): p(state | rows before) of the row before the first, unless the chunk begins a
+    /// sequence, and p(later rows | state) of the last row up to a factor, unless it ends one.
+    pub ends: *mut f64,
 }

@@ -2,34 +2,21 @@
 //! weight, in the place of qₖ; the sums of γ over first rows and of p(i, j | sequence) / aᵢⱼ over pairs of rows; and
 //! log₂ p(chunk | rows before).
 //!
-//! Forwards, a lane computes αₜ = (αₜ₋₁·a)∘bₜ, scaled so that Σ α is from 1 to below 2, and stores α and the scale.
-//! Backwards, β is scaled by the same powers, so that Σ α·β is the sequence's weight in every row: γ is α·β, and no β
-//! of a state that α reaches is lost unless its γ is negligible. Lanes exchange α, or b∘β, through shared memory.
+//! Forwards, a lane computes αₜ = (αₜ₋₁·a)∘bₜ, scaled so that the largest α is from 1 to below 2, and stores α and the
+//! scale. Backwards, β is scaled by the same powers, so that Σ α·β is the sequence's weight in every row: γ is α·β, and
+//! no β of a state that α reaches is lost unless its γ is negligible. Lanes exchange α, or b∘β, through shared memory.
+//! The last α must be the next chunk's end, and the β of the row before the first that of the chunk before.
 //!
-//! A group takes a unit, some chunks one after the other, and adds up in their order: the same bits every time.
+//! A group takes a unit, some chunks one after the other, and adds up in their order, and then the groups of a warp:
+//! the same bits every time.
 //!
 //! * Launch: one-dimensional grid with a group of C lanes for each unit; block of whole warps; shared memory
-//!   [`shared_bytes`]. Then [`reduce_slices`](crate::reduce::slices) over the units' [`sums`].
+//!   [`shared_bytes`](super::shared_bytes). Then [`reduce_slices`](crate::reduce::slices) over the warps' [`sums`].
 //! * Necessary work for each row: 3·K² multiply-adds in float64 and 2·K exponentials; read q twice and write γ once;
 //!   write and read K float64 numbers.
 use super::ChainArgs;
 
-/// Whether the transitions are in shared memory: registers have no room for them beside the sums of pairs.
-pub const fn in_shared_memory(capacity: usize) -> bool {
-    capacity > 16
-}
-
-/// Bytes of the transitions and their transpose in shared memory.
-const fn matrix_bytes(capacity: usize) -> usize {
-    if in_shared_memory(capacity) { 2 * capacity * capacity * size_of::<f64>() } else { 0 }
-}
-
-/// Dynamic shared memory of a launch.
-pub const fn shared_bytes(capacity: usize, block_dim: u32) -> usize {
-    matrix_bytes(capacity) + 2 * block_dim as usize * size_of::<f64>()
-}
-
-/// Sums of a unit: those of pairs (C, C), where j comes first, and of first rows (C,).
+/// Sums of a warp: those of pairs (C, C), where j comes first, and of first rows (C,).
 pub const fn sums(capacity: usize) -> usize {
     capacity * (capacity + 1)
 }
@@ -46,16 +33,13 @@ pub struct PosteriorsArgs<T> {
     pub units: *const u32,
     /// Each chunk's weight (chunks,).
     pub weights: *const f64,
-    /// The ends of chunks (ends, 2, C): p(state | rows before) of the row before the first, unless the chunk begins a
-    /// sequence, and p(later rows | state) of the last row, up to a factor.
-    pub ends: *const f64,
     /// Holds α (rows, C).
     pub alpha: *mut f64,
     /// Holds the exponent field of each row's scale (rows,).
     pub scales: *mut u32,
-    /// Receives log₂ p of each chunk (chunks,); NaN if a probability was lost.
+    /// Receives log₂ p of each chunk (chunks,); NaN if a probability was lost or an end is wrong.
     pub log2: *mut f64,
-    /// Receives the [`sums`] of each unit, (n, [`sums`]).
+    /// Receives the [`sums`] of each warp with a unit (⌈n·C / 32⌉, [`sums`]).
     pub sums: *mut f64,
 }
 

@@ -1,37 +1,24 @@
 use super::*;
-use crate::chain::group::{Chunk, Group, densities, most, place, power, scale_of};
-use crate::chain::{AHEAD, LEAST, WHOLE};
+use crate::chain::group::{Chunk, Group, ONE, Walk, densities, is_kept, most, near, place, power, scale_of, times};
+use crate::chain::{AHEAD, LEAST};
 use crate::math::{Float, float64, sum_over};
 use crate::simt::*;
 
-/// The field of a scale of one.
-const ONE: u32 = 1023;
+/// The largest relative difference between neighbours.
+const SAME: f64 = 1e-12;
 
 /// A chunk and the lane's state.
 #[derive(Clone, Copy)]
 struct Lane<'a, T, const C: usize> {
     args: &'a PosteriorsArgs<T>,
+    group: Group<C>,
     chunk: Chunk,
-    lane: u32,
+    /// The chunk's number.
+    number: u32,
+    /// The rows forwards.
+    walk: Walk,
     /// c of the state.
     factor: f64,
-    /// Two vectors of the group, used in turn.
-    slots: Shared<f64>,
-}
-
-/// A column of a matrix, in registers or in shared memory.
-struct Column<const C: usize> {
-    numbers: [f64; C],
-    shared: Shared<f64>,
-}
-
-impl<const C: usize> Column<C> {
-    /// Safety: the number exists.
-    #[inline(always)]
-    unsafe fn get(&self, i: usize) -> f64 {
-        // SAFETY: the caller guarantees it; the memory is written before the first barrier, and then only read.
-        if in_shared_memory(C) { unsafe { self.shared.get(i * C) } } else { self.numbers[i] }
-    }
 }
 
 /// The lane's numbers after the forward recursion.
@@ -45,171 +32,148 @@ struct Forward {
 }
 
 impl<T: Float, const C: usize> Lane<'_, T, C> {
-    /// Shows the lane's number to the group, in one of two places. All lanes of the warp take part.
-    /// Safety: the calls alternate between the places.
+    /// A number of an end of a chunk, or `otherwise` if the chunk has no such end.
+    /// Safety: the end exists if `exists`.
     #[inline(always)]
-    unsafe fn show(self, turn: usize, v: f64) -> Shared<f64> {
-        let slots = self.slots.offset(turn * C);
-        // SAFETY: a place for each lane. What stood there was read before the latest `warp_sync`.
-        unsafe { slots.set(self.lane as usize, v) };
-        warp_sync();
-        slots
-    }
-
-    /// A number of the chunk's `which` end.
-    /// Safety: the chunk has ends.
-    #[inline(always)]
-    unsafe fn end(self, which: usize) -> f64 {
-        let at = (self.chunk.ends as usize * 2 + which) * C + self.lane as usize;
-        // SAFETY: the caller guarantees it.
-        unsafe { f64::load(self.args.ends.wrapping_add(at)) }
-    }
-
-    /// The lane's column of the transitions, or of the transposed ones.
-    #[inline(always)]
-    fn column(self, transposed: bool) -> Column<C> {
-        let offset = usize::from(transposed) * C * C + self.lane as usize;
-        let mut column = Column { numbers: [0.0; C], shared: Shared::at(0).offset(offset) };
-        if !in_shared_memory(C) {
-            counted!(for i in 0..C {
-                // SAFETY: within the parameters.
-                column.numbers[i] =
-                    unsafe { f64::load(self.args.chain.parameters.wrapping_add(2 * C + offset + i * C)) };
-            });
+    unsafe fn end(self, number: u32, which: usize, exists: bool, otherwise: f64) -> f64 {
+        if !exists {
+            return otherwise;
         }
-        column
+        // SAFETY: the caller guarantees it.
+        unsafe { self.group.load(self.args.chain.ends.wrapping_add((number as usize * 2 + which) * C)) }
+    }
+
+    /// p(state | rows before) of the row before the first; 0 if there is none.
+    #[inline(always)]
+    fn entry(self) -> f64 {
+        // SAFETY: such a chunk has the end.
+        unsafe { self.end(self.number, 0, !self.chunk.begins(), 0.0) }
     }
 
     /// The address of α in a row.
     #[inline(always)]
     fn alpha(self, row: usize) -> *mut f64 {
-        self.args.alpha.wrapping_add(row * C + self.lane as usize)
+        self.args.alpha.wrapping_add(row * C + self.group.lane as usize)
     }
 
-    /// Stores α and the scale of a row.
-    /// Safety: the row exists.
+    /// NaN if `x` holds in any lane of the group, else 0. All lanes of the warp take part.
     #[inline(always)]
-    unsafe fn keep(self, row: usize, alpha: f64, scale: u32) {
-        // SAFETY: a place for each state, and one for the row.
-        unsafe {
-            store(self.alpha(row), alpha);
-            if self.lane == 0 {
-                store(self.args.scales.wrapping_add(row), scale);
-            }
-        }
+    fn nan_if(self, x: bool) -> f64 {
+        self.group.sum(if x { f64::NAN } else { 0.0 })
     }
 
     /// The forward recursion, through `rounds` rows at least.
     /// Safety: all lanes of the warp take part; the chunk's rows exist.
     #[inline(always)]
     unsafe fn forward(self, rounds: u32) -> Forward {
-        let Self { args, chunk, lane, factor, .. } = self;
+        let Self { args, group, chunk, walk, factor, .. } = self;
         let watched = args.chain.watched != 0;
-        let transitions = self.column(false);
-        // SAFETY: within the parameters; a chunk that does not begin a sequence has ends.
-        let (start, mut v) = unsafe {
-            let start = f64::load(args.chain.parameters.wrapping_add(C + lane as usize));
-            (start, if chunk.begins { 0.0 } else { self.end(0) })
+        let column = group.column(&args.chain, false);
+        // The slots of the chunk before have been read.
+        warp_sync();
+        // SAFETY: within the parameters; the first turn.
+        let mut predicted = unsafe {
+            let (product, _) = times(group.show(0, self.entry()), &column);
+            if chunk.begins() { group.load(args.chain.parameters.wrapping_add(C)) } else { product }
         };
-        let (mut logs, mut exponents, mut lost) = (0.0, 0, false);
+        let (mut alpha, mut scale, mut logs, mut exponents, mut lost) = (0.0, ONE, 0.0, 0, false);
+        // SAFETY: rows of the chunk.
+        let mut q = unsafe { walk.exponents(&args.chain, group.lane, 0) };
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
             // SAFETY: rows of the chunk.
-            let (densities, largest) = unsafe { densities::<T, C, false>(&args.chain, chunk, lane, n, factor) };
-            written_out!(for r in 0..AHEAD {
+            let next = unsafe { walk.exponents(&args.chain, group.lane, n + AHEAD as u32) };
+            let (densities, most_dense) = densities::<T, C>(q, factor);
+            q = next;
+            counted!(for r in 0..AHEAD {
+                let v = predicted * densities[r];
                 // SAFETY: the turns alternate, as there is an even number of rows.
-                let before = unsafe { self.show(r % 2, v) };
-                let (mut products, mut sums) = ([0.0; 2], [0.0; 2]);
-                counted!(for i in (0..C).step_by(2) {
-                    // SAFETY: written before `warp_sync`.
-                    let (pair, a) = unsafe { (before.get_pair(i), [transitions.get(i), transitions.get(i + 1)]) };
-                    counted!(for l in 0..2 {
-                        products[l] = fma64(pair[l], a[l], products[l]);
-                        sums[l] += pair[l];
-                    });
-                });
-                let n = n + r as u32;
-                if n < chunk.rows {
-                    let (mut predicted, sum) = (products[0] + products[1], sums[0] + sums[1]);
-                    if n > 0 {
-                        let scale = scale_of(sum);
-                        // SAFETY: the row before this one.
-                        unsafe { self.keep(chunk.row::<false>(n - 1), v * power(scale), scale) };
-                        predicted *= power(scale);
-                        exponents += ONE as i32 - scale as i32;
-                        lost |= sum.is_nan() || sum <= LEAST;
-                    } else if chunk.begins {
-                        predicted = start;
-                    }
-                    v = predicted * densities[r];
+                let (product, largest) = unsafe { times(group.show((r + 1) % 2, v), &column) };
+                if n + (r as u32) < walk.rows {
                     lost |= watched && predicted > 0.0 && v < LEAST;
-                    // NaN if no state reaches the row.
-                    lost |= largest[r] == f64::NEG_INFINITY;
-                    logs += largest[r];
+                    lost |= !is_kept(largest);
+                    scale = scale_of(largest);
+                    alpha = v * power(scale);
+                    predicted = product * power(scale);
+                    logs += most_dense[r];
+                    exponents += ONE as i32 - scale as i32;
+                    let row = walk.row(n + r as u32);
+                    // SAFETY: a place for each state, and one for the row.
+                    unsafe {
+                        store(self.alpha(row), alpha);
+                        if group.lane == 0 {
+                            store(args.scales.wrapping_add(row), scale);
+                        }
+                    }
                 }
             });
         });
-        let sum = sum_over(v, C as u32 - 1);
-        let scale = scale_of(sum);
-        lost |= sum.is_nan() || sum <= LEAST;
-        // NaN if any lane has lost a probability.
-        let nan = sum_over(if lost { f64::NAN } else { 0.0 }, C as u32 - 1);
-        let alpha = v * power(scale);
-        if chunk.rows > 0 {
-            // SAFETY: the last row.
-            unsafe { self.keep(chunk.row::<false>(chunk.rows - 1), alpha, scale) };
-        }
-        let log2 = logs + (exponents + ONE as i32 - scale as i32) as f64 + float64::log2(sum * power(scale));
-        Forward { alpha, scale, log2: log2 + nan }
+        let sum = group.sum(alpha);
+        // SAFETY: the next chunk has this end if this one does not end the sequence.
+        let next = unsafe { self.end(self.number + 1, 0, !chunk.finishes(), alpha / sum) };
+        let nan = self.nan_if(lost || !near(alpha / sum, next, SAME));
+        Forward { alpha, scale, log2: logs + exponents as f64 + float64::log2(sum) + nan }
     }
 
-    /// The backward recursion, through `rounds` rows at least. Adds to the sums of pairs, and returns γ of the first
-    /// row if the chunk begins a sequence, else zero.
+    /// α and the scale of the rows before those that are visited from the `n`-th on, backwards.
+    /// Safety: `forward` stored them.
+    #[inline(always)]
+    unsafe fn before(self, back: Walk, n: u32, entry: f64) -> ([f64; AHEAD], [u32; AHEAD]) {
+        let (mut alphas, mut scales) = ([entry; AHEAD], [ONE; AHEAD]);
+        counted!(for r in 0..AHEAD {
+            let n = n + r as u32 + 1;
+            if n < back.rows {
+                let row = back.row(n);
+                // SAFETY: written by this group, and read in other lanes only after a `warp_sync`.
+                (alphas[r], scales[r]) = unsafe { (load(self.alpha(row)), load(self.args.scales.wrapping_add(row))) };
+            }
+        });
+        (alphas, scales)
+    }
+
+    /// The backward recursion, through `rounds` rows at least. Adds to the sums of pairs. Returns γ of the first row if
+    /// the chunk begins a sequence, else zero, and NaN if β is not the end of the chunk before, else zero.
     /// Safety: as for [`Self::forward`], after it.
     #[inline(always)]
-    unsafe fn backward(self, rounds: u32, forward: Forward, weight: f64, pairs: &mut [f64; C]) -> f64 {
-        let Self { args, chunk, lane, factor, .. } = self;
-        let transitions = self.column(true);
+    unsafe fn backward(self, rounds: u32, forward: Forward, weight: f64, pairs: &mut [f64; C]) -> (f64, f64) {
+        let Self { args, group, chunk, walk, factor, .. } = self;
+        let back = Walk { first: chunk.end.wrapping_sub(1), rows: walk.rows, back: true };
+        let column = group.column(&args.chain, true);
         let Forward { mut alpha, mut scale, .. } = forward;
-        // SAFETY: such a chunk has ends.
-        let exit = if chunk.ends == WHOLE { 1.0 } else { unsafe { self.end(1) } };
-        // SAFETY: as above.
-        let entry = if chunk.begins { 0.0 } else { unsafe { self.end(0) } };
-        let mut beta = exit * (weight / sum_over(alpha * exit, C as u32 - 1));
+        let entry = self.entry();
+        // SAFETY: the chunk has this end if it does not end the sequence.
+        let exit = unsafe { self.end(self.number, 1, !chunk.finishes(), 1.0) };
+        let mut beta = exit * (weight / group.sum(alpha * exit));
         let mut first = 0.0;
+        // SAFETY: rows of the chunk.
+        let mut q = unsafe { back.exponents(&args.chain, group.lane, 0) };
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
-            // SAFETY: rows of the chunk.
-            let (densities, _) = unsafe { densities::<T, C, true>(&args.chain, chunk, lane, n, factor) };
-            let (mut alphas, mut scales) = ([entry; AHEAD], [ONE; AHEAD]);
-            counted!(for r in 0..AHEAD {
-                // Those of the row before.
-                if n + (r as u32) + 1 < chunk.rows {
-                    let row = chunk.row::<true>(n + r as u32 + 1);
-                    // SAFETY: written by this group, and read in other lanes only after a `warp_sync`.
-                    (alphas[r], scales[r]) = unsafe { (load(self.alpha(row)), load(args.scales.wrapping_add(row))) };
-                }
-            });
+            let (densities, _) = densities::<T, C>(q, factor);
+            // SAFETY: rows of the chunk, after `forward`.
+            let (alphas, scales) = unsafe {
+                q = back.exponents(&args.chain, group.lane, n + AHEAD as u32);
+                self.before(back, n, entry)
+            };
             written_out!(for r in 0..AHEAD {
                 // No way leads to a state whose α is zero; its β may be infinite.
                 let v = if alpha > 0.0 { densities[r] * power(scale) * beta } else { 0.0 };
-                let exists = n + (r as u32) < chunk.rows;
+                let exists = n + (r as u32) < back.rows;
                 // SAFETY: as in `forward`.
-                let weighted = unsafe { self.show(r % 2, if exists { v } else { 0.0 }) };
+                let weighted = unsafe { group.show((r + 1) % 2, if exists { v } else { 0.0 }) };
                 let mut products = [0.0; 2];
                 counted!(for j in (0..C).step_by(2) {
                     // SAFETY: written before `warp_sync`.
-                    let (pair, a) = unsafe { (weighted.get_pair(j), [transitions.get(j), transitions.get(j + 1)]) };
+                    let pair = unsafe { weighted.get_pair(j) };
                     counted!(for l in 0..2 {
-                        products[l] = computed(fma64(pair[l], a[l], products[l]));
+                        products[l] = computed(fma64(pair[l], column[j + l], products[l]));
                         pairs[j + l] = computed(fma64(alphas[r], pair[l], pairs[j + l]));
                     });
                 });
                 if exists {
                     let gamma = if alpha > 0.0 { alpha * beta } else { 0.0 };
-                    if lane < args.chain.k {
+                    if group.lane < args.chain.k {
                         // SAFETY: row and component exist; only this lane reads or writes there.
                         unsafe {
-                            let row = chunk.row::<true>(n + r as u32);
-                            store(place(&args.chain, lane, row), T::narrow(gamma));
+                            store(place(&args.chain, group.lane, back.row(n + r as u32)), T::narrow(gamma));
                         }
                     }
                     first = gamma;
@@ -218,32 +182,29 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                 }
             });
         });
-        if chunk.begins { first } else { 0.0 }
+        // γ of the row before, up to a factor, from both chunks.
+        let joined = |beta: f64| if entry > 0.0 { entry * beta } else { 0.0 };
+        // SAFETY: the chunk before has this end.
+        let theirs = joined(unsafe { self.end(self.number.wrapping_sub(1), 1, !chunk.begins(), 1.0) });
+        let ours = joined(beta);
+        let same = near(ours / group.sum(ours), theirs / group.sum(theirs), SAME);
+        let nan = self.nan_if(!(same || chunk.begins() || weight == 0.0));
+        (if chunk.begins() { first } else { 0.0 }, nan)
     }
 }
 
 #[inline(always)]
 unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
-    let Group { number, lane } = Group::new::<C>();
-    let exists = number < args.n;
-    let [from, to] = if exists {
-        let unit = args.units.wrapping_add(number as usize);
+    let group = Group::<C>::new();
+    let unit = args.units.wrapping_add(group.number as usize);
+    let [from, to] = if group.number < args.n {
         // SAFETY: the unit exists.
         unsafe { [load_u32(unit), load_u32(unit.wrapping_add(1))] }
     } else {
         [0, 0]
     };
     // SAFETY: within the parameters.
-    let factor = unsafe { f64::load(args.chain.parameters.wrapping_add(lane as usize)) };
-    let thread = thread_idx() as usize;
-    if in_shared_memory(C) {
-        counted!(for i in (thread..2 * C * C).step_by(block_dim() as usize) {
-            // SAFETY: as many numbers in both places.
-            unsafe { Shared::<f64>::at(0).set(i, f64::load(args.chain.parameters.wrapping_add(2 * C + i))) };
-        });
-        barrier!();
-    }
-    let slots = Shared::<f64>::at(matrix_bytes(C)).offset(thread / C * (2 * C));
+    let factor = unsafe { group.load(args.chain.parameters) };
     let (mut pairs, mut start) = ([0.0; C], 0.0);
     // The bounds are the same for all lanes of the warp, so that all take part in exchanges.
     let chunks = most(to - from);
@@ -254,20 +215,29 @@ unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
         unsafe {
             let chunk = Chunk::load(&args.chain, number, here);
             let weight = if here { f64::load(args.weights.wrapping_add(number as usize)) } else { 0.0 };
-            let rounds = most(chunk.rows);
-            let lane = Lane::<T, C> { args, chunk, lane, factor, slots };
+            let walk = Walk { first: chunk.first, rows: chunk.end - chunk.first, back: false };
+            let rounds = most(walk.rows);
+            let lane = Lane { args, group, chunk, number, walk, factor };
             let forward = lane.forward(rounds);
             // The scales of lane 0 are visible to the others.
             warp_sync();
-            if here && lane.lane == 0 {
-                store(args.log2.wrapping_add(number as usize), forward.log2);
+            let (first, nan) = lane.backward(rounds, forward, weight, &mut pairs);
+            if here && group.lane == 0 {
+                store(args.log2.wrapping_add(number as usize), forward.log2 + nan);
             }
-            start += lane.backward(rounds, forward, weight, &mut pairs);
+            start += first;
         }
     });
-    if exists {
-        let to = args.sums.wrapping_add(number as usize * sums(C) + lane as usize);
-        // SAFETY: the unit has a place for each sum.
+    // The same state's lanes of the warp's groups.
+    let others = (WARP - 1) ^ (C as u32 - 1);
+    start = sum_over(start, others);
+    counted!(for j in 0..C {
+        pairs[j] = sum_over(pairs[j], others);
+    });
+    // The first group of a warp writes.
+    if thread_idx() % WARP < C as u32 && group.number < args.n {
+        let to = args.sums.wrapping_add(group.number as usize * C / WARP as usize * sums(C) + group.lane as usize);
+        // SAFETY: the warp has a place for each sum.
         unsafe {
             counted!(for j in 0..C {
                 store(to.wrapping_add(j * C), pairs[j]);

@@ -122,7 +122,7 @@ class HMM(Watched):
     params: str
     init_params: str
     missing: bool
-    device: str = "cpu"
+    device: str
     n_features: int
     hmmlearn_compatible: bool
     algorithm: str

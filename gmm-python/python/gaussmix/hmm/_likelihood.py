@@ -22,6 +22,7 @@ class Likelihood:
     X, lengths, sequence_weight
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag' -- The type of the covariances.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
+    device : str, default='cpu' -- Where to keep the sequences and compute, as of `GaussianHMM`.
     Examples:
     >>> from gaussmix.hmm import Likelihood
     >>> likelihood = Likelihood([[0.0], [1.0], [5.0]], covariance_type="spherical")
@@ -38,10 +39,11 @@ class Likelihood:
         sequence_weight: ArrayLike | None = None,
         covariance_type: str = "diag",
         missing: bool = False,
+        device: str = "cpu",
     ) -> None:
         if covariance_type != _core.covariance_form(covariance_type):
             raise ValueError(f"covariance_type is {covariance_type!r}; use 'diag', 'spherical', 'full' or 'tied'")
-        self._sequences = sequences_of(X, lengths, sequence_weight, missing)
+        self._sequences = sequences_of(X, lengths, sequence_weight, missing, device)
         self._weights = None if sequence_weight is None else np.asarray(sequence_weight, dtype=np.float64).ravel()
         self._covariance_type = covariance_type
 

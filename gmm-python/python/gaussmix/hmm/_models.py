@@ -154,6 +154,7 @@ class GMMHMM(HMM):
         init_params: str = "stmcw",
         implementation: str = "log",
         missing: bool = False,
+        device: str = "cpu",
         decay: float = 0.7,
         hmmlearn_compatible: bool = False,
     ) -> None:
@@ -280,6 +281,7 @@ class VariationalGaussianHMM(WithCovariances):
         init_params: str = "stmc",
         implementation: str = "log",
         missing: bool = False,
+        device: str = "cpu",
         hmmlearn_compatible: bool = False,
     ) -> None:
         self._take(locals())

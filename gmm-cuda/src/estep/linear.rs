@@ -142,11 +142,7 @@ pub fn of_tied(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<De
 ///
 /// The constants make up for the rounding of the coefficients in the mean over a component's density, so that it is
 /// normalised.
-pub fn of_full(
-    mixture: &Mixture,
-    frame: &Frame,
-    parameters: &DeviceParameters<f32>,
-) -> Option<DeviceParameters<f32>> {
+pub fn of_full(mixture: &Mixture, frame: &Frame, parameters: &DeviceParameters<f32>) -> Option<DeviceParameters<f32>> {
     let (k, d) = mixture.means().dim();
     let Covariances::Full(covariances) = mixture.covariances() else { return None };
     let m = products(d, true);

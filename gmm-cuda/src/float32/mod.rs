@@ -7,7 +7,7 @@ use crate::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
-use crate::estep::linear::{of_tied, of_full};
+use crate::estep::linear::{of_full, of_tied};
 use crate::estep::moments::Quadratic;
 use crate::estep::whitened_wgmma::WHITENED_WGMMA;
 use crate::families::{self, candidates, families, total_on_tensor_cores};

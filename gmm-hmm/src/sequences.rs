@@ -61,7 +61,7 @@ impl<'a> Sequences<'a> {
         }
     }
 
-    /// Computes the E-steps of fits on a device. A GPU, `cuda` or `cuda:N`, holds the rows and takes up to 32 states;
+    /// Computes E-steps and scores on a device. A GPU, `cuda` or `cuda:N`, holds the rows and takes up to 32 states;
     /// missing values under covariances between features, and rows that exceed its memory, are left to the CPU.
     ///
     /// # Errors

@@ -139,7 +139,7 @@ pub(super) fn parameters(
 
 /// Returns the parameters of a `tied` mixture's linear terms for totals and scores, if these keep their digits: the
 /// quadratic part of a total is the trace of a product with all samples' moments.
-pub fn of_likelihoods(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<DeviceParameters<f32>> {
+pub fn of_tied(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<DeviceParameters<f32>> {
     let (k, d) = mixture.means().dim();
     let mut coefficients = vec![0.0; k * d];
     let terms = LinearTerm::of_each(mixture, frame, |v| v, &mut coefficients);
@@ -157,11 +157,7 @@ pub fn of_likelihoods(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Op
 ///
 /// The constants make up for the rounding of the coefficients in the mean over a component's density, so that it is
 /// normalised.
-pub fn of_products(
-    mixture: &Mixture,
-    frame: &Frame,
-    parameters: &DeviceParameters<f32>,
-) -> Option<DeviceParameters<f32>> {
+pub fn of_full(mixture: &Mixture, frame: &Frame, parameters: &DeviceParameters<f32>) -> Option<DeviceParameters<f32>> {
     let (k, d) = mixture.means().dim();
     let Covariances::Full(covariances) = mixture.covariances() else { return None };
     let m = products(d, true);

@@ -7,7 +7,7 @@ use crate::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
 use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
-use crate::estep::linear::{of_likelihoods, of_products};
+use crate::estep::linear::{of_full, of_tied};
 use crate::estep::moments::Quadratic;
 use crate::estep::whitened_wgmma::WHITENED_WGMMA;
 use crate::families::{self, candidates, families, total_on_tensor_cores};
@@ -140,21 +140,20 @@ impl<'a> Float32<'a> {
         let family = self.requested(operation).and_then(Requested::family);
         if let Some(linear) = families::linear(&task, family, &self.data.gpu().limits)
             && let Some(moments) = self.estep.moments(&mut self.data)?
-            && let Some(of_terms) = of_likelihoods(mixture, self.data.frame(), &moments)
+            && let Some(of_terms) = of_tied(mixture, self.data.frame(), &moments)
         {
             // Scores compute the quadratic terms with the matrix.
-            let matrices = match operation {
-                Operation::Scores => self.parameters(mixture)?.matrices,
-                _ => of_terms.matrices,
+            let (matrices, quadratic) = match operation {
+                Operation::Scores => (self.parameters(mixture)?.matrices, 0.0),
+                _ => (of_terms.matrices, Quadratic::new(mixture, &moments).log2),
             };
-            let quadratic = Quadratic::new(mixture, &moments).log2;
             return Ok((linear, DeviceParameters { matrices, ..of_terms }, quadratic));
         }
         let parameters = self.parameters(mixture)?;
         if let Some(expanded) = families::expanded(&task, family, &self.data.gpu().limits)
-            && let Some(of_products) = of_products(mixture, self.data.frame(), &parameters)
+            && let Some(of_full) = of_full(mixture, self.data.frame(), &parameters)
         {
-            return Ok((expanded, of_products, 0.0));
+            return Ok((expanded, of_full, 0.0));
         }
         Ok((task, parameters, 0.0))
     }

@@ -53,6 +53,7 @@ fn totals() {
         (3001, 40, 20, Diag, "tiled/2:128x1:all"),
         (3001, 17, 33, Diag, "tiled/32:128x1:all"),
         (3001, 17, 3, Full, "tiled/32:128x1:all"),
+        (3001, 13, 20, Full, "tiled/32:128x1:all"),
         (3001, 40, 20, Tied, "tiled/2:128x1:all"),
         (1009, 5, 3, Diag, "pair"),
     ] {

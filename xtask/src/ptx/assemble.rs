@@ -27,7 +27,7 @@ const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 /// sm_80, none on sm_90. The largest `fused_mma` keep up to sixteen beside 128 sums, kernels for teams up to 40, the
 /// one for missing values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's start, and reads
 /// four again for each stage of samples. `noisy_sums_d64` keeps a thread's nine numbers beside 72 entries of a triangle,
-/// on sm_80 only.
+/// on sm_80 only, and `chain_posteriors_k32_f32` one number beside its 64.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
     ("fused_full_k08_d16", 24),
@@ -39,6 +39,7 @@ const LOOKED_AT: &[(&str, u32)] = &[
     ("fused_mma_expanded_p112_k32", 8),
     ("fused_mma_observed_team_d32_k32", 40),
     ("noisy_sums_d64", 72),
+    ("chain_posteriors_k32_f32", 8),
 ];
 
 /// The report of ptxas about one entry on one architecture.

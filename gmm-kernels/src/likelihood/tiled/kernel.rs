@@ -1,6 +1,9 @@
+mod sums;
+
 use super::*;
 use crate::math::{LogProduct, LogSumExp, smaller};
 use crate::simt::*;
+use sums::Sums;
 
 /// A launch's data, as a thread sees it.
 struct Tiles<'a, const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usize> {
@@ -11,7 +14,7 @@ struct Tiles<'a, const T: usize, const FULL: bool, const EXPANDED: bool, const N
     stages: Shared<f32>,
     stage_size: usize,
     /// The features whose products are formed, and the number one.
-    rows: Shared<f32>,
+    factors: Shared<f32>,
     /// The number of this warp's tile among the block's tiles side by side.
     part: u32,
     /// The thread's first sample, counted from the block's first.
@@ -90,7 +93,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
         let (to, from, columns) = match EXPANDED {
             false => (stage, start, features),
             // Once for all products.
-            true => (self.rows, 0, if tile == 0 && start == 0 { args.d } else { 0 }),
+            true => (self.factors, 0, if tile == 0 && start == 0 { args.d } else { 0 }),
         };
         let last = args.columns.quads() - 1;
         // A power of two.
@@ -160,9 +163,9 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
             // SAFETY: the caller guarantees it.
             unsafe {
                 let mut x =
-                    self.sample(if EXPANDED { self.rows } else { samples }, if EXPANDED { later } else { f as u32 });
+                    self.sample(if EXPANDED { self.factors } else { samples }, if EXPANDED { later } else { f as u32 });
                 if EXPANDED {
-                    let other = self.sample(self.rows, earlier);
+                    let other = self.sample(self.factors, earlier);
                     counted!(for p in 0..SAMPLES {
                         x[p] *= other[p];
                     });
@@ -336,61 +339,6 @@ fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES];
     });
 }
 
-/// The log-sum-exps of a thread's samples, in shared memory: the work between two tiles needs the registers.
-#[derive(Clone, Copy)]
-struct Sums {
-    /// Maxima of the thread's first quad of samples.
-    maxima: Shared<f32>,
-    /// The distance from the maxima to the sums.
-    sums: usize,
-}
-
-impl Sums {
-    /// Reads the samples of a quad.
-    /// Safety: the places exist; only this thread uses them.
-    #[inline(always)]
-    unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
-        let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller guarantees it.
-        unsafe { [self.maxima.get4(at), self.maxima.get4(self.sums + at)] }
-    }
-
-    /// Safety: as for [`Self::get`].
-    #[inline(always)]
-    unsafe fn set(self, quad: usize, max: [f32; QUAD], sum: [f32; QUAD]) {
-        let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.maxima.set4(at, max);
-            self.maxima.set4(self.sums + at, sum);
-        }
-    }
-
-    /// Adds R components with exponents `q`.
-    /// Safety: as for [`Self::get`]; there are R weights.
-    #[inline(always)]
-    unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
-        counted!(for quad in 0..SAMPLES / QUAD {
-            // SAFETY: the caller guarantees it.
-            let [mut max_, mut sum] = unsafe { self.get(quad) };
-            counted!(for p in 0..QUAD {
-                let mut top = max_[p];
-                counted!(for k in 0..R {
-                    top = max(top, q[k][quad * QUAD + p]);
-                });
-                sum[p] *= exp2(max_[p] - top);
-                counted!(for k in 0..R {
-                    // SAFETY: the caller guarantees it.
-                    sum[p] = fma(unsafe { load(weights.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
-                });
-                max_[p] = top;
-            });
-            // SAFETY: the caller guarantees it.
-            unsafe { self.set(quad, max_, sum) };
-        });
-    }
-}
-
 /// Writes both quads of a thread's samples to a row of an array.
 /// Safety: `to` is the place of the first sample, aligned to 16 bytes, and writable for the samples of a warp.
 #[inline(always)]
@@ -420,7 +368,7 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
         quads,
         stages,
         stage_size,
-        rows: stages.offset(2 * stage_size),
+        factors: stages.offset(2 * stage_size),
         part,
         sample: group * WARP_SAMPLES + QUAD * lane,
     };
@@ -431,7 +379,7 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
     if EXPANDED {
         counted!(for quad in (thread_idx()..quads).step_by(block_dim()) {
             // SAFETY: the row behind the features; a barrier follows before it is read.
-            unsafe { tiles.rows.set4(QUAD * (args.d * quads + quad) as usize, [1.0; QUAD]) };
+            unsafe { tiles.factors.set4(QUAD * (args.d * quads + quad) as usize, [1.0; QUAD]) };
         });
     }
     let mut product = LogProduct::new();

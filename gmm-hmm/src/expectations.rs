@@ -124,7 +124,8 @@ pub(crate) fn expectations(chain: &Chain<'_>, sequences: &Sequences<'_>, chunk: 
     }
 }
 
-/// Returns the sums computed on the device of the sequences; `None` if there is none, or where the CPU must compute. `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
+/// Returns the sums computed on the device of the sequences; `None` if there is none, or where the CPU must compute.
+/// `of_states`: π (K,), a (K, K), and numbers to add to the log densities of the states (K,), or none.
 pub(crate) fn on_device(
     emissions: &Mixture,
     of_states: (ArrayView1<'_, f64>, ArrayView2<'_, f64>, &[f64]),

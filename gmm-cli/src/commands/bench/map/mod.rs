@@ -34,9 +34,10 @@ const SEED: u64 = 2026;
 /// Show how close the time of each number of features and components is to the least possible time
 ///
 /// Draws a heat map for each covariance type: the time over its floor (the largest of one read of the samples, the
-/// multiply-adds and the exponentials) and the family of kernels that ran. Lists the cliffs: cells that take more than 1.6 times their share
-/// of the time of a neighbour with other features or components. Random float32 samples stay on the device. Each time
-/// is the median of repeated evaluations, from the parameters of a mixture on the host to the result on the host.
+/// multiply-adds and the exponentials) and the family of kernels that ran. Lists the cliffs: cells that take more than
+/// 1.6 times their share of the time of a neighbour with other features or components. Random float32 samples stay on
+/// the device. Each time is the median of repeated evaluations, from the parameters of a mixture on the host to the
+/// result on the host.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -30,8 +30,7 @@ def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.
 
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what rounding to float32 adds."""
-    error: NDArray[np.float64] = x.astype(np.float32).astype(np.float64) - x
-    return error
+    return x.astype(np.float32).astype(np.float64) - x
 
 
 def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
@@ -71,5 +70,4 @@ def _relative(inverse: NDArray[np.float64], error: NDArray[np.float64]) -> NDArr
     """
     product = inverse @ error
     squares: NDArray[np.float64] = np.abs(np.einsum("kij,kji->k", product, product))
-    norm: NDArray[np.float64] = np.sqrt(squares)
-    return norm
+    return np.sqrt(squares)

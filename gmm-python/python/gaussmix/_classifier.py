@@ -136,8 +136,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             raise ValueError(f"priors has the shape {priors.shape}; there are {len(self.classes_)} classes")
         if not (priors >= 0).all() or abs(priors.sum() - 1) > 1e-6:
             raise ValueError("priors must be probabilities, which sum to 1")
-        normalized: NDArray[np.float64] = priors / priors.sum()
-        return normalized
+        return priors / priors.sum()
 
     def _of_each_class(self, name: str, given: Any) -> Any:
         """Return the values of a parameter that may be given by class, in the order of the classes."""

@@ -128,8 +128,7 @@ class Differentiable:
 
     def score_samples(self, of: Parameters) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight."""
-        scores: NDArray[np.float64] = self._likelihood.score_samples(*of[:3]) + np.log(of.total)
-        return scores
+        return self._likelihood.score_samples(*of[:3]) + np.log(of.total)
 
     def gradient_of_scores(self, factors: NDArray[np.float64], of: Parameters) -> list[NDArray[np.float64]]:
         """Return the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""

@@ -193,7 +193,7 @@ class GaussianMixture(Fitting):
         return self._point_of_attributes()
 
     def _mixture(self) -> _core.Mixture:
-        return self._current()  # type: ignore[no-any-return]
+        return self._current()
 
     _point = _written = _mixture
 

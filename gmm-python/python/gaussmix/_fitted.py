@@ -126,7 +126,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     def _type(self) -> np.dtype[Any]:
         """Return the type of the attributes."""
-        return on_host(self.means_).dtype  # type: ignore[no-any-return]
+        return on_host(self.means_).dtype
 
     def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Set the arrays of a mixture, in the type that is returned."""

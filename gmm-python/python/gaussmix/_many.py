@@ -158,12 +158,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Give a table of the groups; before a fit the parameters."""
-        text: str = _tables.as_text(*self._table()) if hasattr(self, "groups_") else super().__repr__(N_CHAR_MAX)
-        return text
+        return _tables.as_text(*self._table()) if hasattr(self, "groups_") else super().__repr__(N_CHAR_MAX)
 
     def _repr_html_inner(self) -> str:
-        html: str = _tables.as_html(*self._table()) if hasattr(self, "groups_") else super()._repr_html_inner()
-        return html
+        return _tables.as_html(*self._table()) if hasattr(self, "groups_") else super()._repr_html_inner()
 
     def _repr_mimebundle_(self, **how: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_inner()}

@@ -90,6 +90,5 @@ class OfOneMixture(OfMixtures):
     def _to_be_fitted(self) -> GaussianMixture:
         """Make the estimator of the mixture, or take the fitted one to go on with."""
         if getattr(self, "warm_start", False) and hasattr(self, "_gm"):
-            fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
-            return fitted
+            return self._gm.set_params(**self._unfitted().get_params(deep=False))
         return self._unfitted()

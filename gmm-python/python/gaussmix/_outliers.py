@@ -137,8 +137,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         Parameters: X
         Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
         """
-        difference: Floats = self.score_samples(X) - self.offset_
-        return difference
+        return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Say which samples are outliers.

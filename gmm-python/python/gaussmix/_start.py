@@ -76,8 +76,7 @@ def checked_positive(values: Any, shape: tuple[int, ...], name: str, kind: str) 
     transposed = np.swapaxes(array, -1, -2)
     if not _is_positive_definite(array, transposed):
         raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-    symmetric: NDArray[np.float64] = (array + transposed) / 2
-    return symmetric
+    return (array + transposed) / 2
 
 
 def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:

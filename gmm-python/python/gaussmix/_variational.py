@@ -192,13 +192,13 @@ class BayesianGaussianMixture(Fitting):
         return mixture, posterior, posterior.density
 
     def _point(self) -> _core.Mixture:
-        return self._current()[0]  # type: ignore[no-any-return]
+        return self._current()[0]
 
     def _posterior(self) -> _core.VariationalMixture:
-        return self._current()[1]  # type: ignore[no-any-return]
+        return self._current()[1]
 
     def _mixture(self) -> _core.Mixture:
-        return self._current()[2]  # type: ignore[no-any-return]
+        return self._current()[2]
 
     def _log_factor(self) -> float:
         return self._posterior().log_total

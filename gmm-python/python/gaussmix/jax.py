@@ -134,8 +134,7 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
         raise ValueError(f"the sample weights have the shape {sample_weight.shape}; for the samples it is {shape[:1]}")
     kind = jax.numpy.result_type(*arrays, *([] if x is None else [x]), np.float32)
     arrays = [array.astype(kind) for array in arrays]
-    value: Array = _total(source, x, sample_weight, *arrays)
-    return value
+    return _total(source, x, sample_weight, *arrays)
 
 
 def _asked(compute: Any, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
@@ -239,8 +238,7 @@ class MarkovLogLikelihood:
         given = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         arrays = [jax.numpy.asarray(parameter) for parameter in given]
         kind = jax.numpy.result_type(*arrays, np.float32)
-        value: Array = _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
-        return value
+        return _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -113,8 +113,7 @@ class LogLikelihood:
             raise RuntimeError("the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them")
         given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
-        value: Tensor = _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
-        return value
+        return _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
 
     def _parameters(self, parameters: tuple[Tensor, ...]) -> Parameters:
         weights, means, covariances = map(_on_host, parameters)
@@ -175,8 +174,7 @@ def _version(x: Tensor) -> int | None:
 
 
 def _on_host(x: Tensor) -> NDArray[np.float64]:
-    numbers: NDArray[np.float64] = x.detach().to("cpu", torch.float64).numpy()
-    return numbers
+    return x.detach().to("cpu", torch.float64).numpy()
 
 
 class _Function(torch.autograd.Function):
@@ -262,8 +260,7 @@ class MarkovLogLikelihood:
         """Return the total log-likelihood."""
         parameters = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         _refuse_transformed(*parameters)
-        value: Tensor = _MarkovFunction.apply(self._likelihood, *parameters)
-        return value
+        return _MarkovFunction.apply(self._likelihood, *parameters)
 
 
 class _MarkovFunction(torch.autograd.Function):

@@ -379,15 +379,13 @@ def _classes(z: Floats, G: int) -> NDArray[np.intp]:
 def sigma_of(mixture: _core.Mixture) -> NDArray[np.float64]:
     """Return the covariances (d, d, G)."""
     volumes, shapes, axes = mixture.decomposition()
-    sigma: NDArray[np.float64] = np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
-    return sigma
+    return np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
 
 
 def _rows(data: Any) -> Floats:
     """Return checked rows; a series of numbers is one column."""
     data = np.asarray(data)[:, np.newaxis] if np.ndim(data) == 1 else data
-    x: Floats = check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
-    return x
+    return check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
 
 
 def _names(given: _Names, x: Floats, prior: priorControl | None = None) -> list[str]:
@@ -490,8 +488,7 @@ def _moved(
     if settled or z.shape[1] == 1 or engine.noise is not None:
         return engine
     (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1), prior).values()
-    moved: _core.Mixture = engine if step is None else step[0]
-    return moved
+    return engine if step is None else step[0]
 
 
 def _of_columns(prior: priorControl | None, d: int) -> Any:

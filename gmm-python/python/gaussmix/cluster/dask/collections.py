@@ -25,8 +25,7 @@ def type_of(X: Any) -> np.dtype[Any]:
 
     It is the type that scikit-learn gives its partitions, whatever their columns are.
     """
-    dtype: np.dtype[Any] = floats(X._meta, [np.float64, np.float32]).dtype
-    return dtype
+    return floats(X._meta, [np.float64, np.float32]).dtype
 
 
 def is_array(X: Any) -> bool:

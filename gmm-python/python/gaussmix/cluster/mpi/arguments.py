@@ -277,8 +277,7 @@ def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | i
             _check(found, parser.error)
         except SystemExit as end:
             found = int(end.code or 0)
-    broadcast: argparse.Namespace | int = comm.bcast(found)
-    return broadcast
+    return comm.bcast(found)
 
 
 def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:

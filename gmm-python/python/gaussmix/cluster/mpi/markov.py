@@ -26,8 +26,7 @@ class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
     def _pairs(self, method: str, X: Any, lengths: Any, *more: Any) -> tuple[Any, Any]:
         if _partitions.are_paths(X):
             return super()._pairs(method, X, lengths, *more)
-        found: tuple[Any, Any] = getattr(self._local(), method)(X, lengths, *more)
-        return found
+        return getattr(self._local(), method)(X, lengths, *more)
 
 
 @on_workers("comm", "no_validation", hmm.GaussianHMM)

@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureClassifier`: a mixture for each class."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from numbers import Integral

@@ -1,7 +1,5 @@
 """The likelihood of data that stays in a device, under many mixtures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 

@@ -1,7 +1,5 @@
 """Many fits in one call: a mixture for each group of samples."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

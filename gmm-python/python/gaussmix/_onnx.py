@@ -1,7 +1,5 @@
 """Fitted models as ONNX, which other languages and devices run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureOutlierDetector`: samples where a mixture has a small density."""
 
-from __future__ import annotations
-
 import math
 from copy import copy
 from numbers import Real

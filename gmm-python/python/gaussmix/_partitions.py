@@ -1,7 +1,5 @@
 """Partitions of the samples: what one worker loads, and how files are divided into them."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Sequence

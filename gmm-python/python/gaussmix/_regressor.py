@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureRegressor`: targets given features, under a mixture of both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 

@@ -1,7 +1,5 @@
 """The samples a fit uses, and the evaluation of mixtures over them on their device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 

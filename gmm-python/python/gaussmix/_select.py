@@ -1,7 +1,5 @@
 """The choice of the number of components, and pictures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral

@@ -1,7 +1,5 @@
 """The estimator `BayesianGaussianMixture`, and its fit by variational inference."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -5,8 +5,6 @@ keeps the samples in a device for many calls, as an optimiser makes them. Both c
 functions that `jax.jit` compiles, and need JAX.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ keeps the samples in a device for many calls, as an optimiser makes them. Both c
 samples are, and need PyTorch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The interface of engines, how they divide samples into partitions, and the engine of one process."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar

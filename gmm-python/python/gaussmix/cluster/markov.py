@@ -1,7 +1,5 @@
 """Hidden Markov models on any engine: a partition holds whole sequences."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any

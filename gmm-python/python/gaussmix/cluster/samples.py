@@ -1,7 +1,5 @@
 """The samples of all partitions as one evaluator, which the engine asks and the workers answer, and as those of a fit."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import signal

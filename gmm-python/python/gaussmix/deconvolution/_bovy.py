@@ -1,7 +1,5 @@
 """The function with the interface of the program of Bovy, Hogg and Roweis."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any, TypeAlias
 

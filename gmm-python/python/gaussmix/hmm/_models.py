@@ -1,7 +1,5 @@
 """The models, and what is made of several."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

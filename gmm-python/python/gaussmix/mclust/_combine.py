@@ -1,7 +1,5 @@
 """Clusters of several components, merged by the entropy of the classification."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 from types import SimpleNamespace
 from typing import Any

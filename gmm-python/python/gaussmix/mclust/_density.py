@@ -1,7 +1,5 @@
 """The density of a model."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

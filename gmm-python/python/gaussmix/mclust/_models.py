@@ -1,7 +1,5 @@
 """Fits, tables, trees and discriminant analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias

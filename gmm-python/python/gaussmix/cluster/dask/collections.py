@@ -1,7 +1,5 @@
 """What users of Dask have, divided into partitions: dask arrays and dataframes, beside arrays and files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

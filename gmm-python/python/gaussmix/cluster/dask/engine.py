@@ -1,7 +1,5 @@
 """Shards in the workers of a cluster of Dask."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """Hidden Markov models over dask arrays, dask dataframes, and files that the workers read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Shards in the ranks of a communicator of MPI."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """The estimators and the likelihood that all ranks of a communicator call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hidden Markov models that all ranks of a communicator call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ... import _partitions, hmm

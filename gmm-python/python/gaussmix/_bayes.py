@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
@@ -19,7 +18,7 @@ from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, 
 from ._gpu import on_host
 from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
-from ._parameters import count, set_parameters
+from ._parameters import count, seed_of, set_parameters
 from ._reports import Estimator
 
 #: The statistics of the samplers under the names that ArviZ gives them.
@@ -139,16 +138,14 @@ class MixturePosterior(Estimator):
         weights = checked_weights(sample_weight, x.shape[0])
         if self.missing:
             note_missing(Missing.of(x, weights))
-        random_state = self.random_state
-        if not isinstance(random_state, (int, np.integer)):
-            random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else seed_of(self.random_state)
         given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
             if given[name] is not None:
                 count(given[name], name, least=0)
         options = {name: value for name, value in given.items() if name not in ("random_state", "n_jobs", "missing", "progress")}
-        options |= {"prior": None if self.prior is None else json.dumps(self.prior), "seed": int(random_state)}
-        options["threads"] = n_threads(self.n_jobs)
+        prior = None if self.prior is None else json.dumps(self.prior)
+        options |= {"prior": prior, "seed": seed, "threads": n_threads(self.n_jobs)}
         start = None if init is None else mixture_of(init, "init")._engine
         with self._task(X, y, sample_weight):
             saved = None if resume is None else os.fspath(resume)

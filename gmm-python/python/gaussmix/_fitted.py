@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -35,20 +35,13 @@ def take_features(to: Any, of: Any) -> None:
 _SMALL = 1 << 14
 
 
-class Abstract(ABCMeta):
-    """Classes with abstract methods, but no virtual subclasses: `_patch` says which other objects count."""
-
-    __instancecheck__ = type.__instancecheck__
-    __subclasscheck__ = type.__subclasscheck__
-
-
 def _equal(kept: NDArray[Any], value: Any) -> bool:
     # Bits of small arrays are compared in less time, and large ones are not to be copied.
     now = value if type(value) is np.ndarray else np.asarray(on_host(value))
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
 
 
-class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
+class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes of a fitted mixture, its other forms, and the methods that evaluate samples, or draw them."""
 
     covariance_type: str

@@ -97,7 +97,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 weights if order is None or weights is None else weights[order],
                 [template],
                 progress=_progress() if self.verbose else None,
-                checkpoint=None if self.checkpoint is None else self._checkpoint(template),
+                checkpoint=None
+                if self.checkpoint is None
+                else {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]},
             )
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
@@ -108,12 +110,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise fits.error
         self._warn(template)
         return self
-
-    def _checkpoint(self, template: Estimator) -> dict[str, Any]:
-        """Say where runs that have ended go, and how the groups are called."""
-        if not isinstance(template.random_state, Integral):
-            raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
-        return {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]}
 
     def _template(self) -> Estimator:
         """Give a copy of the estimator, and refuse parameters that many fits do not have."""
@@ -131,6 +127,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
         if not isinstance(template.init_params, str) or template.init_params not in ("kmeans", "hierarchical"):
             raise ValueError(f"many fits in one call start by 'kmeans' or 'hierarchical', not by {template.init_params!r}; fit one by one")
+        if self.checkpoint is not None and not isinstance(template.random_state, Integral):
+            raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
         return template
 
     def _warn(self, template: Estimator) -> None:

@@ -105,12 +105,7 @@ def log_likelihood(
     of the same samples, `LogLikelihood` loads them once; it also says what the weights and covariances may be.
     Parameters:
     x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights : array of shape (n_components,), or Mixture or estimator
-        The weights of the components, which need not sum to 1; or a mixture alone.
-    means : array of shape (n_components, n_features), default=None -- The means.
-    covariances : array, default=None -- The covariances, in the shape of their type.
-    covariance_type
-    sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
+    weights, means, covariances, covariance_type, sample_weight
     device : str, default='cpu' -- Where to compute, as in :class:`gaussmix.Likelihood`.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     Returns: total : array of shape () -- The total, in the type of the arrays.

@@ -97,11 +97,7 @@ class LogLikelihood:
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
         them; those of the total cost nothing beside its value.
-        Parameters:
-        weights : Tensor of shape (n_components,), or Mixture or estimator
-            The weights of the components, or a mixture alone.
-        means : Tensor of shape (n_components, n_features), default=None -- The means.
-        covariances : Tensor, default=None -- The covariances, in the shape of their type.
+        Parameters: weights, means, covariances
         Returns: log_prob : Tensor of shape (n_samples,) -- The logarithms of the density.
         """
         return self._apply(True, weights, means, covariances)
@@ -113,9 +109,8 @@ class LogLikelihood:
         _refuse_transformed(*given)
         return _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
 
-    def _parameters(self, parameters: tuple[Tensor, ...]) -> Parameters:
-        weights, means, covariances = map(_on_host, parameters)
-        return self._function.parameters(weights, means, covariances)
+    def _parameters(self, *parameters: Tensor) -> Parameters:
+        return self._function.parameters(*map(_on_host, parameters))
 
     def _by_samples(self, of: Parameters) -> Tensor:
         """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type.
@@ -143,18 +138,11 @@ def log_likelihood(
     what the weights and covariances may be.
     Parameters:
     x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights : Tensor of shape (n_components,), or Mixture or estimator
-        The weights of the components, which need not sum to 1; or a mixture alone.
-    means : Tensor of shape (n_components, n_features), default=None -- The means.
-    covariances : Tensor, default=None -- The covariances, in the shape of their type.
-    covariance_type
-    sample_weight : Tensor of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    weights, means, covariances, covariance_type, sample_weight
     **options : Any -- Other parameters of `LogLikelihood`.
     Returns: total : Tensor -- The total, in float64, where the samples are.
     """
-    held = LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)
-    return held(weights, means, covariances)
+    return LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)(weights, means, covariances)
 
 
 def _refuse_transformed(*tensors: Any) -> None:
@@ -185,7 +173,7 @@ class _Function(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weights: Tensor, means: Tensor, covariances: Tensor, held: LogLikelihood, each: bool, differentiated: bool
     ) -> Tensor:
-        of, function = held._parameters((weights, means, covariances)), held._function
+        of, function = held._parameters(weights, means, covariances), held._function
         ctx.held, ctx.gradient = held, None
         ctx.save_for_backward(x, weights, means, covariances)
         if each:
@@ -203,7 +191,7 @@ class _Function(torch.autograd.Function):
         needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
 
         def by_samples() -> Tensor:
-            derivatives = held._by_samples(held._parameters(inputs[1:]))
+            derivatives = held._by_samples(held._parameters(*inputs[1:]))
             if factor.ndim == 0 and held._sample_weight is not None:
                 derivatives *= held._sample_weight[:, None]
             return derivatives.mul_(factor if factor.ndim == 0 else factor[:, None])
@@ -212,7 +200,7 @@ class _Function(torch.autograd.Function):
             factors = _on_host(factor)
             if ctx.gradient is not None:
                 return [torch.from_numpy(part * factors) for part in ctx.gradient]
-            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(inputs[1:]))]
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(*inputs[1:]))]
 
         def compute() -> list[Tensor | None]:
             parts: list[Tensor | None] = [by_samples() if needed[0] else None]

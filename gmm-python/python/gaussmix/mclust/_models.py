@@ -176,8 +176,8 @@ class Mclust(Model):
         columns, and for one column E and V.
     initialization : dict, default=None
         `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start; `noise`,
-        those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one
-        column classes between quantiles.
+        those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where
+        n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one column classes between quantiles.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
     random_state

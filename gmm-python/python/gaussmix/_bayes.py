@@ -50,16 +50,13 @@ class MixturePosterior(Estimator):
         The prior, in the form of the command `gmm mcmc`, whose ``--help`` describes it. Parts that are left out are
         those of the default: uniform weights and correlations; means that are normal with the mean and the standard
         deviation of the data; half normal scales with that standard deviation.
-    sampler : {'nuts', 'metropolis', 'ensemble'}, default='nuts'
-        NUTS uses gradients. A step of the others is cheap and small.
-    by_component : bool, default=False
-        Whether 'metropolis' updates the weights and each component one after the other.
+    sampler : {'nuts', 'metropolis', 'ensemble'}, default='nuts' -- NUTS uses gradients. A step of the others is cheap and small.
+    by_component : bool, default=False -- Whether 'metropolis' updates the weights and each component one after the other.
     target_accept : float, default=0.8 -- The acceptance rate that the warm-up of 'nuts' aims for.
     max_depth : int, default=10 -- The most doublings of a trajectory of 'nuts'.
     chains : int or None, default=None
         The number of chains, or of walkers of 'ensemble'. By default 4, or twice the number of parameters.
-    warmup : int or None, default=None
-        The iterations before the first draw. By default what usually suffices for the sampler.
+    warmup : int or None, default=None -- The iterations before the first draw. By default what usually suffices for the sampler.
     draws : int or None, default=None -- The draws of each chain. By default 1000; 200 of each walker.
     thin : int or None, default=None -- The iterations for a draw. By default what usually suffices for the sampler.
     random_state
@@ -155,8 +152,7 @@ class MixturePosterior(Estimator):
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
-        Parameters:
-        draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
+        Parameters: draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
         Returns: self : MixturePosterior -- With the draws.
         """
         check_is_fitted(self, "_chains")

@@ -212,7 +212,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         """Return the probability of each class for each sample.
         Parameters: X
         Returns:
-        proba : ndarray of shape (n_samples, n_classes)
-            The probabilities, which sum to 1 for each sample, in the order of `classes_`.
+        proba : ndarray of shape (n_samples, n_classes) -- The probabilities, which sum to 1 for each sample, in the order of `classes_`.
         """
         return beside(softmax(self._joint(X), axis=1), X)

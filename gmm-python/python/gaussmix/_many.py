@@ -42,8 +42,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         for `random_state`.
     verbose : int, default=0 -- 1 prints once a second how many runs have ended.
     Attributes:
-    groups_ : ndarray of shape (n_groups,)
-        The groups in ascending order; the numbers from 0 where the samples came as a list.
+    groups_ : ndarray of shape (n_groups,) -- The groups in ascending order; the numbers from 0 where the samples came as a list.
     sizes_ : ndarray of shape (n_groups,) -- The number of samples of each group.
     weights_ : ndarray of shape (n_groups, n_components) -- The weights of each fit, NaN where it failed.
     means_ : ndarray of shape (n_groups, n_components, n_features) -- The means of each fit.

@@ -397,8 +397,7 @@ class Mixture:
 
         Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
         The mean of the result is what `GaussianMixture.impute` fills in.
-        Parameters:
-        given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
+        Parameters: given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
         Returns: conditional : Mixture -- The mixture, of the same type of covariances.
         Examples:
         >>> from gaussmix import Mixture
@@ -417,10 +416,8 @@ class Mixture:
     def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
         """Return some features given others, as a function of many samples.
         Parameters:
-        given : int, str or sequence of int or str
-            The features that are given, by number, counted from 0, or by name.
-        wanted : int, str or sequence of int or str, default=None
-            The features that are wanted; by default all others.
+        given : int, str or sequence of int or str -- The features that are given, by number, counted from 0, or by name.
+        wanted : int, str or sequence of int or str, default=None -- The features that are wanted; by default all others.
         Returns: regression : Regression -- Weights, means and covariances of the wanted features.
         Examples:
         >>> from gaussmix import Mixture
@@ -447,8 +444,7 @@ class Mixture:
         Parameters:
         x : array-like -- Numbers, in an array of any shape.
         feature
-        Returns:
-        p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
+        Returns: p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
         """
         values = np.asarray(x, dtype=np.float64)
         return self._of_one(feature).cdf(values.ravel()).reshape(values.shape)[()]
@@ -472,8 +468,7 @@ class Mixture:
         Parameters:
         level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
-        Returns:
-        region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
+        Returns: region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
         References:
         .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
         """
@@ -518,8 +513,7 @@ class Mixture:
         n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         random_state
         Returns:
-        estimate : Estimate
-            The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
+        estimate : Estimate -- The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
@@ -537,8 +531,7 @@ class Mixture:
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
         Parameters: other
-        Returns:
-        distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
+        Returns: distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
         """
         return _core.Mixture.wasserstein(*self._with(other))
 
@@ -583,8 +576,7 @@ class Mixture:
         """Return the weighted sum of densities, which has the components of all mixtures.
         Parameters:
         mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
-        weights : array-like of shape (n_mixtures,), default=None
-            The weight of each, up to a factor; by default all are equal.
+        weights : array-like of shape (n_mixtures,), default=None -- The weight of each, up to a factor; by default all are equal.
         Returns: sum : Mixture -- The mixture, with the components of the first mixture first.
         """
         if isinstance(mixtures, Mapping) or not isinstance(mixtures, Iterable):
@@ -686,8 +678,7 @@ class Mixture:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
         sample_weight
-        improved : bool, default=False
-            Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
+        improved : bool, default=False -- Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
         alpha : float, default=0.5 -- The power, above 0 and at most 1.
         device, n_jobs, missing
         Returns:

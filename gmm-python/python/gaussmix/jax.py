@@ -54,11 +54,9 @@ class LogLikelihood:
     x : array of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
         derivatives pass through the host.
-    sample_weight : array of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type
-    device : str, default=None
-        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     """
 

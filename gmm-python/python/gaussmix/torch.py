@@ -43,11 +43,9 @@ class LogLikelihood:
     x : Tensor of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
         changed while this object is in use.
-    sample_weight : Tensor of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    sample_weight : Tensor of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type
-    device : str, default=None
-        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are copied to the

@@ -77,8 +77,7 @@ class Engine(ABC):
         """Ask all shards: hand operation and message on to ``shard.ask``.
         Parameters: operation, message
         Returns:
-        answers : iterable of Answer
-            All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
+        answers : iterable of Answer -- All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
         """
 
     @staticmethod

@@ -120,8 +120,7 @@ class GMMHMM(HMM):
         maximum likelihood.
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag'
         The type of the covariances; 'tied' ones are equal within a state.
-    params, init_params : str, default='stmcw'
-        What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
+    params, init_params : str, default='stmcw' -- What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
     **params : dict -- Those of `GaussianHMM`.
     Attributes:
     startprob_, transmat_, monitor_ : object -- As of `GaussianHMM`.

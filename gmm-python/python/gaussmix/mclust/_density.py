@@ -15,8 +15,7 @@ class densityMclust(Mclust):
     Parameters:
     data : array-like of shape (n, d) or (n,) -- The rows.
     G, modelNames, **search : object -- As of `Mclust`.
-    Attributes:
-    density : ndarray of shape (n,) -- The density at each row.
+    Attributes: density : ndarray of shape (n,) -- The density at each row.
     See Also:
     Mclust : It has all other attributes.
     """

@@ -85,9 +85,12 @@ def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, chec
         ensure_min_samples=min_samples,
         ensure_all_finite="allow-nan" if check_finite and missing else check_finite,
     )
-    if not X.dtype.isnative:
-        X = X.astype(X.dtype.newbyteorder("="))
-    return np.asarray(X)
+    return native(X)
+
+
+def native(x: Floats) -> Floats:
+    """Return an array in native byte order."""
+    return np.asarray(x, dtype=x.dtype.newbyteorder("="))
 
 
 def takes_missing(estimator: Any) -> bool:
@@ -138,8 +141,8 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(na_as_nan(on_host(X)), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
-    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+    how = {"order": "C", "ensure_all_finite": False, "ensure_min_samples": 0, "input_name": "X"}
+    return native(check_array(na_as_nan(on_host(X)), dtype=dtype, **how))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:

@@ -166,12 +166,9 @@ class Likelihood(Evaluation):
             samples = checked(X, type(self).__name__)
         else:
             X = _arrays.na_as_nan(on_host(X))
-            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
-            if not x.dtype.isnative:
-                x = x.astype(x.dtype.newbyteorder("="))
-            # A copy made by check_array is ours, so it need not be copied again.
-            copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
-            samples = np.asarray(x)
+            samples = _arrays.native(check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"))
+            # A copy made here need not be copied again.
+            copy = copy and not is_mapped(X) and np.may_share_memory(samples, np.asarray(X))
         _arrays.refuse_masked(sample_weight, "sample_weight")
         self._expect(covariance_type)
         try:

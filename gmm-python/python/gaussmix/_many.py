@@ -259,14 +259,10 @@ def fit_many(
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
     Parameters:
-    X : array-like of shape (n_samples, n_features), or a sequence of such
-        The samples; without `groups`, a sequence of those of each group.
+    X : array-like of shape (n_samples, n_features), or a sequence of such -- As of `ManyMixtures.fit`.
     estimator : GaussianMixture or BayesianGaussianMixture -- The estimator with the parameters of all fits.
-    groups : array-like of shape (n_samples,), default=None -- The group of each sample.
-    sample_weight
-    checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended, and from which the same call goes on.
-    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    groups, sample_weight : array-like of shape (n_samples,), default=None -- As of `ManyMixtures.fit`.
+    checkpoint, verbose : object -- As of `ManyMixtures`.
     Returns: many : ManyMixtures -- The mixtures.
     """
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)

@@ -179,15 +179,12 @@ def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Ar
 
 def _forward(source: _Source, *primals: Any) -> Any:
     # Of what is not differentiated, no derivative is computed.
-    x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=_is_primal)
+    kind = jax.custom_derivatives.CustomVJPPrimal
+    x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=lambda node: isinstance(node, kind))
     value, gradient = _with_gradient(source, x, sample_weight, *parameters)
     # The total is linear in the sample weights.
     by = tuple(primal is not None and primal.perturbed for primal in primals[:2])
     return value, (gradient, (x, sample_weight, *parameters) if any(by) else None, by)
-
-
-def _is_primal(node: Any) -> bool:
-    return isinstance(node, jax.custom_derivatives.CustomVJPPrimal)
 
 
 def _backward(source: _Source, residuals: Any, factor: Any) -> Any:

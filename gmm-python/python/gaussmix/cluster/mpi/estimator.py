@@ -113,9 +113,7 @@ class Likelihood(likelihood.Likelihood):
     X : array-like of shape (n_samples, n_features), or paths -- The samples of this rank, or files, of which each rank reads its part.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
     comm
-    **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
-        :class:`gaussmix.cluster.Likelihood`.
+    **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 
     def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:

@@ -183,23 +183,15 @@ def note_missing(missing: Missing) -> None:
 
 
 def load(
-    estimator: Any,
-    X: Any,
-    sample_weight: Any,
-    *,
-    device: str,
-    threads: int | None,
-    original: Any = None,
-    labels: Labels | None = None,
-    noise: Any = None,
+    estimator: Any, X: Any, sample_weight: Any, *, original: Any = None, labels: Labels | None = None, noise: Any = None
 ) -> _core.Data:
-    """Bring checked samples to a device; NaN gets scikit-learn's message."""
-    same = getattr(estimator, "reproducible", False)
-    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY, "reproducible": same, "noise": noise}
+    """Bring checked samples to the device of an estimator; NaN gets scikit-learn's message."""
+    how: dict[str, Any] = {"device": estimator.device, "threads": n_threads(estimator.n_jobs), "memory": MEMORY, "noise": noise}
+    how |= {"missing": takes_missing(estimator), "reproducible": getattr(estimator, "reproducible", False)}
     if labels is not None:
         how["labels"] = (labels, estimator.n_components)
     try:
-        return _core.Data(X, sample_weight, missing=takes_missing(estimator), **how)
+        return _core.Data(X, sample_weight, **how)
     except _core.NonFiniteError as error:
         if on_gpu(X):
             raise ValueError(f"Input X contains NaN or infinity: {error}") from error

@@ -226,8 +226,7 @@ class GaussianMixture(Fitting):
             w, m, c = (np.asarray(part) for part in (weights, means, covariances))
             weights = Mixture._of(_core.Mixture(w, m, c, covariance_type))
         elif not (means is covariances is covariance_type is None):
-            text = "means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out"
-            raise ValueError(text)
+            raise ValueError("means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out")
         dtype = np.dtype(np.float32 if narrow else np.float64)
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 

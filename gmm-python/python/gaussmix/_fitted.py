@@ -224,11 +224,8 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
         """Bring samples to the device, for a fitted mixture."""
         check_is_fitted(self)
-        given, threads = X, n_threads(self.n_jobs)
-        if not self._takes(X):
-            X = validated(self, X, reset=False)
-        weights = checked_weights(sample_weight, X.shape[0])
-        return load(self, X, weights, device=self.device, threads=threads, original=given)
+        x = X if self._takes(X) else validated(self, X, reset=False)
+        return load(self, x, checked_weights(sample_weight, x.shape[0]), original=X)
 
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
         """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""

@@ -34,17 +34,11 @@ class Evaluation:
         self._covariance_type = covariance_type
 
     def _evaluate(
-        self,
-        evaluate: Callable[[_core.Data, Any], _Value],
-        weights: Any,
-        means: ArrayLike | None,
-        covariances: ArrayLike | None,
-        several: bool = False,
+        self, evaluate: Callable[[_core.Data, Any], _Value], weights: Any, means: Any, covariances: Any, several: bool = False
     ) -> _Value:
         """Evaluate the mixture of parameters, or a mixture; with ``several`` one set of parameters or more."""
         if means is None and covariances is None:
-            one = mixture_of(weights, "what is evaluated")._engine if not several else self._of_mixtures(weights)
-            return evaluate(self._data, one)
+            return evaluate(self._data, self._of_mixtures(weights) if several else mixture_of(weights, "what is evaluated")._engine)
         if means is None or covariances is None:
             raise TypeError("give weights, means and covariances, or a mixture alone")
         kind = _core.Mixtures if several else _core.Mixture
@@ -278,7 +272,6 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     """Convert two arrays to a common type; the engine looks for NaN."""
-    x = check_array(_arrays.na_as_nan(a), dtype=[np.float64, np.float32], ensure_all_finite=False)
-    y = check_array(_arrays.na_as_nan(b), dtype=[np.float64, np.float32], ensure_all_finite=False)
+    x, y = (check_array(_arrays.na_as_nan(part), dtype=[np.float64, np.float32], ensure_all_finite=False) for part in (a, b))
     dtype = np.result_type(x.dtype, y.dtype)
     return x.astype(dtype, copy=False), y.astype(dtype, copy=False)

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
-from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._arrays import Floats, checked_weights, is_plain, load, validated
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, seed_of, whole
@@ -58,10 +58,10 @@ class OnAxis(NamedTuple):
 
 
 class _Features(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The features of a mixture, as scikit-learn's checks of samples ask for them."""
+    """The features of a mixture, as scikit-learn's checks of samples ask for them, and how to compute."""
 
-    def __init__(self, mixture: Mixture, missing: bool) -> None:
-        self.n_features_in_, self.missing = mixture.n_features, missing
+    def __init__(self, mixture: Mixture, device: str, n_jobs: int | None, missing: bool) -> None:
+        self.n_features_in_, self.device, self.n_jobs, self.missing = mixture.n_features, device, n_jobs, missing
         if mixture.feature_names is not None:
             self.feature_names_in_ = np.array(mixture.feature_names, dtype=object)
 
@@ -287,11 +287,11 @@ class Mixture:
 
     def _data(self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None) -> _core.Data:
         """Bring samples to a device."""
-        features, x = _Features(self, missing), X
+        features, x = _Features(self, device, n_jobs, missing), X
         if self._names is not None or not is_plain(X, features.n_features_in_):
             x = validated(features, X, reset=False)
         weights = None if sample_weight is None else checked_weights(sample_weight, x.shape[0])
-        return load(features, x, weights, device=device, threads=n_threads(n_jobs), original=X)
+        return load(features, x, weights, original=X)
 
     def _statistics(self, X: Any, sample_weight: Any, how: tuple[str, int | None, bool]) -> _core.Statistics:
         """Make the E-step, unless that is what is given."""

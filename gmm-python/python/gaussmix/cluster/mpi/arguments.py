@@ -203,8 +203,7 @@ _SPELLED: dict[str, dict[str, Any]] = {
         "metavar": "NAMES",
         "choices": None,
         "help": "Parameters that are not fitted and stay those of the start: weights, means, covariances, with commas or spaces "
-        "between them; of single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components "
-        "are equal.",
+        "between them; of single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components are equal.",
     },
 }
 

@@ -156,8 +156,7 @@ class Mixture:
     def _set(self, engine: _core.Mixture, names: Iterable[Any] | None) -> None:
         self._engine, self._names = engine, None if names is None else tuple(str(name) for name in names)
         if self._names is not None and len(self._names) != self.n_features:
-            n, d = len(self._names), self.n_features
-            raise ValueError(f"there are {n} feature_names for {d} features; give one for each")
+            raise ValueError(f"there are {len(self._names)} feature_names for {self.n_features} features; give one for each")
 
     @classmethod
     def _of(cls, engine: _core.Mixture, names: Iterable[Any] | None = None) -> Mixture:
@@ -290,8 +289,7 @@ class Mixture:
         features, x = _Features(self, device, n_jobs, missing), X
         if self._names is not None or not is_plain(X, features.n_features_in_):
             x = validated(features, X, reset=False)
-        weights = None if sample_weight is None else checked_weights(sample_weight, x.shape[0])
-        return load(features, x, weights, original=X)
+        return load(features, x, checked_weights(sample_weight, x.shape[0]), original=X)
 
     def _statistics(self, X: Any, sample_weight: Any, how: tuple[str, int | None, bool]) -> _core.Statistics:
         """Make the E-step, unless that is what is given."""
@@ -435,8 +433,7 @@ class Mixture:
         if feature is not None:
             return self._engine.marginal([self._feature(feature)])
         if self.n_features != 1:
-            d = self.n_features
-            raise ValueError(f"the mixture has {d} features; name the one that is meant, such as feature=0")
+            raise ValueError(f"the mixture has {self.n_features} features; name the one that is meant, such as feature=0")
         return self._engine
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:

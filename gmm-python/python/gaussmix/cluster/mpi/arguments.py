@@ -22,6 +22,7 @@ from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
+Either = GaussianMixture | BayesianGaussianMixture
 #: The exit code for a wrong use.
 _USAGE = 2
 #: What an option of three states may be.
@@ -304,11 +305,8 @@ def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:
 
 
 def estimator_of(
-    options: argparse.Namespace,
-    comm: Any,
-    show: Callable[[Iteration], None] | None = None,
-    kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture,
-) -> GaussianMixture | BayesianGaussianMixture:
+    options: argparse.Namespace, comm: Any, show: Callable[[Iteration], None] | None = None, kind: type[Either] = GaussianMixture
+) -> Either:
     """Make an estimator with the parameters that a command has options for."""
     names = (*_COMMON, *_TRAINING, *_OF_VARIATIONAL, "random_state")
     params = {name: getattr(options, name) for name in names if hasattr(options, name)}

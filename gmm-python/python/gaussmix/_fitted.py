@@ -306,7 +306,8 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
             ensure_all_finite="allow-nan",
         )
         draws, seed = (None, 0) if draws is None else (count(draws, "draws"), seed_of(random_state))
-        return beside(_core.impute(_arrays.native(x), self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
+        x = _arrays.native(x)
+        return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.

@@ -335,8 +335,9 @@ class VariationalGaussianHMM(WithCovariances):
 
     def _step(self, sequences: _core.Sequences) -> float:
         found, bound = self._posterior().step(sequences, self.params)
+        new = found.posterior
         for part, name in _PARTS.items():
-            setattr(self, f"{name}_posterior_", found.posterior[part])
+            setattr(self, f"{name}_posterior_", new[part])
         if self.covariance_type == "tied":
             self.dof_posterior_ = float(self.dof_posterior_[0])
         self._set(found.model())

@@ -1,7 +1,5 @@
 """Runs a program of Python with our models in the place of scikit-learn's and hmmlearn's: ``python -m gaussmix program.py``."""
 
-from __future__ import annotations
-
 import importlib.util
 import runpy
 import sys

@@ -85,9 +85,12 @@ def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, chec
         ensure_min_samples=min_samples,
         ensure_all_finite="allow-nan" if check_finite and missing else check_finite,
     )
-    if not X.dtype.isnative:
-        X = X.astype(X.dtype.newbyteorder("="))
-    return np.asarray(X)
+    return native(X)
+
+
+def native(x: Floats) -> Floats:
+    """Return an array in native byte order."""
+    return np.asarray(x, dtype=x.dtype.newbyteorder("="))
 
 
 def takes_missing(estimator: Any) -> bool:
@@ -138,8 +141,8 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    x: Floats = check_array(na_as_nan(on_host(X)), dtype=dtype, order="C", ensure_all_finite=False, ensure_min_samples=0, input_name="X")
-    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+    how = {"order": "C", "ensure_all_finite": False, "ensure_min_samples": 0, "input_name": "X"}
+    return native(check_array(na_as_nan(on_host(X)), dtype=dtype, **how))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
@@ -180,23 +183,15 @@ def note_missing(missing: Missing) -> None:
 
 
 def load(
-    estimator: Any,
-    X: Any,
-    sample_weight: Any,
-    *,
-    device: str,
-    threads: int | None,
-    original: Any = None,
-    labels: Labels | None = None,
-    noise: Any = None,
+    estimator: Any, X: Any, sample_weight: Any, *, original: Any = None, labels: Labels | None = None, noise: Any = None
 ) -> _core.Data:
-    """Bring checked samples to a device; NaN gets scikit-learn's message."""
-    same = getattr(estimator, "reproducible", False)
-    how: dict[str, Any] = {"device": device, "threads": threads, "memory": MEMORY, "reproducible": same, "noise": noise}
+    """Bring checked samples to the device of an estimator; NaN gets scikit-learn's message."""
+    how: dict[str, Any] = {"device": estimator.device, "threads": n_threads(estimator.n_jobs), "memory": MEMORY, "noise": noise}
+    how |= {"missing": takes_missing(estimator), "reproducible": getattr(estimator, "reproducible", False)}
     if labels is not None:
         how["labels"] = (labels, estimator.n_components)
     try:
-        return _core.Data(X, sample_weight, missing=takes_missing(estimator), **how)
+        return _core.Data(X, sample_weight, **how)
     except _core.NonFiniteError as error:
         if on_gpu(X):
             raise ValueError(f"Input X contains NaN or infinity: {error}") from error

@@ -21,17 +21,13 @@ def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.
     It is float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their Cholesky
     factors define the same mixture each; otherwise float64.
     """
-    wide = np.dtype(np.float64)
-    if dtype != np.float32:
-        return wide
     with np.errstate(all="ignore"):
-        return np.dtype(np.float32) if _is_held(mixture) else wide
+        return np.dtype(np.float32 if dtype == np.float32 and _is_held(mixture) else np.float64)
 
 
 def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what rounding to float32 adds."""
-    error: NDArray[np.float64] = x.astype(np.float32).astype(np.float64) - x
-    return error
+    return x.astype(np.float32).astype(np.float64) - x
 
 
 def _is_held(mixture: _core.Mixture | _core.VariationalMixture) -> bool:
@@ -70,6 +66,4 @@ def _relative(inverse: NDArray[np.float64], error: NDArray[np.float64]) -> NDArr
     the mean 0 and the standard deviation ‖F‖ / √2 over the samples of the component. ‖F‖² is the trace of (Σ⁻¹E)².
     """
     product = inverse @ error
-    squares: NDArray[np.float64] = np.abs(np.einsum("kij,kji->k", product, product))
-    norm: NDArray[np.float64] = np.sqrt(squares)
-    return norm
+    return np.sqrt(np.abs(np.einsum("kij,kji->k", product, product)))

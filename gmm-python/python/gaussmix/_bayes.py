@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
@@ -19,7 +18,7 @@ from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, 
 from ._gpu import on_host
 from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
-from ._parameters import count, set_parameters
+from ._parameters import count, seed_of, set_parameters
 from ._reports import Estimator
 
 #: The statistics of the samplers under the names that ArviZ gives them.
@@ -51,16 +50,13 @@ class MixturePosterior(Estimator):
         The prior, in the form of the command `gmm mcmc`, whose ``--help`` describes it. Parts that are left out are
         those of the default: uniform weights and correlations; means that are normal with the mean and the standard
         deviation of the data; half normal scales with that standard deviation.
-    sampler : {'nuts', 'metropolis', 'ensemble'}, default='nuts'
-        NUTS uses gradients. A step of the others is cheap and small.
-    by_component : bool, default=False
-        Whether 'metropolis' updates the weights and each component one after the other.
+    sampler : {'nuts', 'metropolis', 'ensemble'}, default='nuts' -- NUTS uses gradients. A step of the others is cheap and small.
+    by_component : bool, default=False -- Whether 'metropolis' updates the weights and each component one after the other.
     target_accept : float, default=0.8 -- The acceptance rate that the warm-up of 'nuts' aims for.
     max_depth : int, default=10 -- The most doublings of a trajectory of 'nuts'.
     chains : int or None, default=None
         The number of chains, or of walkers of 'ensemble'. By default 4, or twice the number of parameters.
-    warmup : int or None, default=None
-        The iterations before the first draw. By default what usually suffices for the sampler.
+    warmup : int or None, default=None -- The iterations before the first draw. By default what usually suffices for the sampler.
     draws : int or None, default=None -- The draws of each chain. By default 1000; 200 of each walker.
     thin : int or None, default=None -- The iterations for a draw. By default what usually suffices for the sampler.
     random_state
@@ -139,16 +135,14 @@ class MixturePosterior(Estimator):
         weights = checked_weights(sample_weight, x.shape[0])
         if self.missing:
             note_missing(Missing.of(x, weights))
-        random_state = self.random_state
-        if not isinstance(random_state, (int, np.integer)):
-            random_state = check_random_state(random_state).randint(0, 2**31 - 1)
+        seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else seed_of(self.random_state)
         given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
             if given[name] is not None:
                 count(given[name], name, least=0)
         options = {name: value for name, value in given.items() if name not in ("random_state", "n_jobs", "missing", "progress")}
-        options |= {"prior": None if self.prior is None else json.dumps(self.prior), "seed": int(random_state)}
-        options["threads"] = n_threads(self.n_jobs)
+        prior = None if self.prior is None else json.dumps(self.prior)
+        options |= {"prior": prior, "seed": seed, "threads": n_threads(self.n_jobs)}
         start = None if init is None else mixture_of(init, "init")._engine
         with self._task(X, y, sample_weight):
             saved = None if resume is None else os.fspath(resume)
@@ -158,8 +152,7 @@ class MixturePosterior(Estimator):
 
     def go_on(self, draws: int | None = None) -> MixturePosterior:
         """Make the draws that are left of an interrupted run, or more of a finished one.
-        Parameters:
-        draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
+        Parameters: draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
         Returns: self : MixturePosterior -- With the draws.
         """
         check_is_fitted(self, "_chains")

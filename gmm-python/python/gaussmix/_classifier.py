@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureClassifier`: a mixture for each class."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from numbers import Integral
@@ -136,8 +134,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
             raise ValueError(f"priors has the shape {priors.shape}; there are {len(self.classes_)} classes")
         if not (priors >= 0).all() or abs(priors.sum() - 1) > 1e-6:
             raise ValueError("priors must be probabilities, which sum to 1")
-        normalized: NDArray[np.float64] = priors / priors.sum()
-        return normalized
+        return priors / priors.sum()
 
     def _of_each_class(self, name: str, given: Any) -> Any:
         """Return the values of a parameter that may be given by class, in the order of the classes."""
@@ -215,7 +212,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         """Return the probability of each class for each sample.
         Parameters: X
         Returns:
-        proba : ndarray of shape (n_samples, n_classes)
-            The probabilities, which sum to 1 for each sample, in the order of `classes_`.
+        proba : ndarray of shape (n_samples, n_classes) -- The probabilities, which sum to 1 for each sample, in the order of `classes_`.
         """
         return beside(softmax(self._joint(X), axis=1), X)

@@ -1,7 +1,5 @@
 """The log-likelihood as a function that other libraries differentiate."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,17 +46,6 @@ class Parameters(NamedTuple):
     covariances: NDArray[np.float64]
     matrices: bool
     total: float
-
-    @classmethod
-    def of(cls, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike, covariance_type: str | None) -> Parameters:
-        """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
-        w, m, c = (np.asarray(p, dtype=np.float64) for p in (weights, means, covariances))
-        total = float(w.sum())
-        if not 0 < total < np.inf:
-            raise ValueError(f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0")
-        is_tied = covariance_type == "tied" or (covariance_type is None and c.shape != m.shape)
-        matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
-        return cls(w / total, m, _symmetric(c) if matrices else c, matrices, total)
 
 
 def check_shapes(n_features: int, weights: Any, means: Any, covariances: Any, covariance_type: str | None) -> None:
@@ -113,8 +100,14 @@ class Differentiable:
         return self._likelihood.shape
 
     def parameters(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Parameters:
-        """Make what the other methods take."""
-        return Parameters.of(weights, means, covariances, self.covariance_type)
+        """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
+        w, m, c = (np.asarray(p, dtype=np.float64) for p in (weights, means, covariances))
+        total = float(w.sum())
+        if not 0 < total < np.inf:
+            raise ValueError(f"the weights sum to {total}; give numbers that are not negative, of which at least one is above 0")
+        is_tied = self.covariance_type == "tied" or (self.covariance_type is None and c.shape != m.shape)
+        matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
+        return Parameters(w / total, m, _symmetric(c) if matrices else c, matrices, total)
 
     def value(self, of: Parameters) -> float:
         """Return the total."""
@@ -128,8 +121,7 @@ class Differentiable:
 
     def score_samples(self, of: Parameters) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight."""
-        scores: NDArray[np.float64] = self._likelihood.score_samples(*of[:3]) + np.log(of.total)
-        return scores
+        return self._likelihood.score_samples(*of[:3]) + np.log(of.total)
 
     def gradient_of_scores(self, factors: NDArray[np.float64], of: Parameters) -> list[NDArray[np.float64]]:
         """Return the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""

@@ -59,10 +59,8 @@ class GaussianMixture(Fitting):
     hierarchical_rows : int, default=2000 -- The most rows that a 'hierarchical' start merges, drawn at random.
     weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
     means_init : array-like of shape (n_components, n_features), default=None -- The means to start with.
-    precisions_init : array-like, default=None
-        The precisions (inverse covariances) to start with, in the shape of the covariances.
-    random_state : int, RandomState instance or None, default=None
-        The source of random numbers for starts and for `sample`.
+    precisions_init : array-like, default=None -- The precisions (inverse covariances) to start with, in the shape of the covariances.
+    random_state : int, RandomState instance or None, default=None -- The source of random numbers for starts and for `sample`.
     warm_start : bool, default=False -- Whether a fit goes on where the last one stopped.
     verbose : int, default=0 -- 1 prints the iterations, 2 also times and changes.
     verbose_interval : int, default=10 -- How many iterations lie between two lines.
@@ -123,8 +121,7 @@ class GaussianMixture(Fitting):
     covariances_ : ndarray -- The covariances, in the shape of their type.
     precisions_ : ndarray -- The inverses of the covariances, in the same shape.
     precisions_cholesky_, converged_
-    n_iter_ : int
-        The iterations of the best run; after `partial_fit`, the number of chunks and the iterations of the first.
+    n_iter_ : int -- The iterations of the best run; after `partial_fit`, the number of chunks and the iterations of the first.
     lower_bound_ : float -- The mean log-likelihood of a sample before the last M-step.
     lower_bounds_ : list of float -- That of each iteration.
     retained_ : list of int
@@ -193,7 +190,7 @@ class GaussianMixture(Fitting):
         return self._point_of_attributes()
 
     def _mixture(self) -> _core.Mixture:
-        return self._current()  # type: ignore[no-any-return]
+        return self._current()
 
     _point = _written = _mixture
 
@@ -229,8 +226,7 @@ class GaussianMixture(Fitting):
             w, m, c = (np.asarray(part) for part in (weights, means, covariances))
             weights = Mixture._of(_core.Mixture(w, m, c, covariance_type))
         elif not (means is covariances is covariance_type is None):
-            text = "means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out"
-            raise ValueError(text)
+            raise ValueError("means, covariances or covariance_type is given beside a Mixture, which has its own; leave it out")
         dtype = np.dtype(np.float32 if narrow else np.float64)
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -35,20 +35,13 @@ def take_features(to: Any, of: Any) -> None:
 _SMALL = 1 << 14
 
 
-class Abstract(ABCMeta):
-    """Classes with abstract methods, but no virtual subclasses: `_patch` says which other objects count."""
-
-    __instancecheck__ = type.__instancecheck__
-    __subclasscheck__ = type.__subclasscheck__
-
-
 def _equal(kept: NDArray[Any], value: Any) -> bool:
     # Bits of small arrays are compared in less time, and large ones are not to be copied.
     now = value if type(value) is np.ndarray else np.asarray(on_host(value))
     return kept.tobytes() == now.tobytes() if now.nbytes < _SMALL else np.array_equal(kept, now)
 
 
-class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]  # scikit-learn has no types
+class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has no types
     """The attributes of a fitted mixture, its other forms, and the methods that evaluate samples, or draw them."""
 
     covariance_type: str
@@ -126,7 +119,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
 
     def _type(self) -> np.dtype[Any]:
         """Return the type of the attributes."""
-        return on_host(self.means_).dtype  # type: ignore[no-any-return]
+        return on_host(self.means_).dtype
 
     def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Set the arrays of a mixture, in the type that is returned."""
@@ -231,11 +224,8 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
         """Bring samples to the device, for a fitted mixture."""
         check_is_fitted(self)
-        given, threads = X, n_threads(self.n_jobs)
-        if not self._takes(X):
-            X = validated(self, X, reset=False)
-        weights = checked_weights(sample_weight, X.shape[0])
-        return load(self, X, weights, device=self.device, threads=threads, original=given)
+        x = X if self._takes(X) else validated(self, X, reset=False)
+        return load(self, x, checked_weights(sample_weight, x.shape[0]), original=X)
 
     def _value_type(self, dtype: Any) -> np.dtype[Any]:
         """Return the type of values per sample of samples of a type: that of the arithmetic in scikit-learn."""
@@ -316,7 +306,7 @@ class Fitted(DensityMixin, Estimator, metaclass=Abstract):  # type: ignore[misc]
             ensure_all_finite="allow-nan",
         )
         draws, seed = (None, 0) if draws is None else (count(draws, "draws"), seed_of(random_state))
-        x = np.asarray(x, dtype=x.dtype.newbyteorder("="))
+        x = _arrays.native(x)
         return beside(_core.impute(x, self._mixture(), draws, seed).astype(x.dtype, copy=False), X)
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

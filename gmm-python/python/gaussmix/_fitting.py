@@ -166,7 +166,7 @@ class Fitting(Fitted):
         best = self._best_run(samples, samples.standardize() if self.standardize else data, options)
         self._keep(best, samples.dtype)
         self._finish(best)
-        return data  # type: ignore[no-any-return]
+        return data
 
     def _goes_on(self) -> bool:
         """Say whether a fit begins at the mixture of the last one."""

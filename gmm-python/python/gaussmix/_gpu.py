@@ -70,7 +70,7 @@ def beside(result: _Result, X: Any) -> _Result:
     from sklearn.utils._array_api import get_namespace_and_device
 
     namespace, _, device = get_namespace_and_device(X)
-    return namespace.asarray(result, device=device)  # type: ignore[no-any-return]
+    return namespace.asarray(result, device=device)
 
 
 def place(estimator: Any, X: Any) -> None:

@@ -1,7 +1,5 @@
 """Graphs of ONNX, and that of a mixture."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

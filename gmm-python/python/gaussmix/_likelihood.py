@@ -1,7 +1,5 @@
 """The likelihood of data that stays in a device, under many mixtures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -36,17 +34,11 @@ class Evaluation:
         self._covariance_type = covariance_type
 
     def _evaluate(
-        self,
-        evaluate: Callable[[_core.Data, Any], _Value],
-        weights: Any,
-        means: ArrayLike | None,
-        covariances: ArrayLike | None,
-        several: bool = False,
+        self, evaluate: Callable[[_core.Data, Any], _Value], weights: Any, means: Any, covariances: Any, several: bool = False
     ) -> _Value:
         """Evaluate the mixture of parameters, or a mixture; with ``several`` one set of parameters or more."""
         if means is None and covariances is None:
-            one = mixture_of(weights, "what is evaluated")._engine if not several else self._of_mixtures(weights)
-            return evaluate(self._data, one)
+            return evaluate(self._data, self._of_mixtures(weights) if several else mixture_of(weights, "what is evaluated")._engine)
         if means is None or covariances is None:
             raise TypeError("give weights, means and covariances, or a mixture alone")
         kind = _core.Mixtures if several else _core.Mixture
@@ -168,12 +160,9 @@ class Likelihood(Evaluation):
             samples = checked(X, type(self).__name__)
         else:
             X = _arrays.na_as_nan(on_host(X))
-            x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X")
-            if not x.dtype.isnative:
-                x = x.astype(x.dtype.newbyteorder("="))
-            # A copy made by check_array is ours, so it need not be copied again.
-            copy = copy and not is_mapped(X) and np.may_share_memory(x, np.asarray(X))
-            samples = np.asarray(x)
+            samples = _arrays.native(check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"))
+            # A copy made here need not be copied again.
+            copy = copy and not is_mapped(X) and np.may_share_memory(samples, np.asarray(X))
         _arrays.refuse_masked(sample_weight, "sample_weight")
         self._expect(covariance_type)
         try:
@@ -283,7 +272,6 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     """Convert two arrays to a common type; the engine looks for NaN."""
-    x = check_array(_arrays.na_as_nan(a), dtype=[np.float64, np.float32], ensure_all_finite=False)
-    y = check_array(_arrays.na_as_nan(b), dtype=[np.float64, np.float32], ensure_all_finite=False)
+    x, y = (check_array(_arrays.na_as_nan(part), dtype=[np.float64, np.float32], ensure_all_finite=False) for part in (a, b))
     dtype = np.result_type(x.dtype, y.dtype)
     return x.astype(dtype, copy=False), y.astype(dtype, copy=False)

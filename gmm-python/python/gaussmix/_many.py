@@ -1,7 +1,5 @@
 """Many fits in one call: a mixture for each group of samples."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,8 +42,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         for `random_state`.
     verbose : int, default=0 -- 1 prints once a second how many runs have ended.
     Attributes:
-    groups_ : ndarray of shape (n_groups,)
-        The groups in ascending order; the numbers from 0 where the samples came as a list.
+    groups_ : ndarray of shape (n_groups,) -- The groups in ascending order; the numbers from 0 where the samples came as a list.
     sizes_ : ndarray of shape (n_groups,) -- The number of samples of each group.
     weights_ : ndarray of shape (n_groups, n_components) -- The weights of each fit, NaN where it failed.
     means_ : ndarray of shape (n_groups, n_components, n_features) -- The means of each fit.
@@ -99,7 +96,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 weights if order is None or weights is None else weights[order],
                 [template],
                 progress=_progress() if self.verbose else None,
-                checkpoint=None if self.checkpoint is None else self._checkpoint(template),
+                checkpoint=None
+                if self.checkpoint is None
+                else {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]},
             )
         self._fits, self._dtype = fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
@@ -110,12 +109,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise fits.error
         self._warn(template)
         return self
-
-    def _checkpoint(self, template: Estimator) -> dict[str, Any]:
-        """Say where runs that have ended go, and how the groups are called."""
-        if not isinstance(template.random_state, Integral):
-            raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
-        return {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]}
 
     def _template(self) -> Estimator:
         """Give a copy of the estimator, and refuse parameters that many fits do not have."""
@@ -133,6 +126,8 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
         if not isinstance(template.init_params, str) or template.init_params not in ("kmeans", "hierarchical"):
             raise ValueError(f"many fits in one call start by 'kmeans' or 'hierarchical', not by {template.init_params!r}; fit one by one")
+        if self.checkpoint is not None and not isinstance(template.random_state, Integral):
+            raise ValueError("a checkpoint needs an integer for random_state, so that the fits go on with the same numbers")
         return template
 
     def _warn(self, template: Estimator) -> None:
@@ -158,12 +153,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Give a table of the groups; before a fit the parameters."""
-        text: str = _tables.as_text(*self._table()) if hasattr(self, "groups_") else super().__repr__(N_CHAR_MAX)
-        return text
+        return _tables.as_text(*self._table()) if hasattr(self, "groups_") else super().__repr__(N_CHAR_MAX)
 
     def _repr_html_inner(self) -> str:
-        html: str = _tables.as_html(*self._table()) if hasattr(self, "groups_") else super()._repr_html_inner()
-        return html
+        return _tables.as_html(*self._table()) if hasattr(self, "groups_") else super()._repr_html_inner()
 
     def _repr_mimebundle_(self, **how: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
@@ -266,14 +259,10 @@ def fit_many(
 ) -> ManyMixtures:
     """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
     Parameters:
-    X : array-like of shape (n_samples, n_features), or a sequence of such
-        The samples; without `groups`, a sequence of those of each group.
+    X : array-like of shape (n_samples, n_features), or a sequence of such -- As of `ManyMixtures.fit`.
     estimator : GaussianMixture or BayesianGaussianMixture -- The estimator with the parameters of all fits.
-    groups : array-like of shape (n_samples,), default=None -- The group of each sample.
-    sample_weight
-    checkpoint : path-like or None, default=None
-        A file (.jsonl) to which each run is added when it has ended, and from which the same call goes on.
-    verbose : int, default=0 -- 1 prints once a second how many runs have ended.
+    groups, sample_weight : array-like of shape (n_samples,), default=None -- As of `ManyMixtures.fit`.
+    checkpoint, verbose : object -- As of `ManyMixtures`.
     Returns: many : ManyMixtures -- The mixtures.
     """
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)

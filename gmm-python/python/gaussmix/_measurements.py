@@ -1,7 +1,5 @@
 """Samples with their noise."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
-from ._arrays import Floats, checked_weights, is_plain, load, n_threads, validated
+from ._arrays import Floats, checked_weights, is_plain, load, validated
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, seed_of, whole
@@ -58,10 +58,10 @@ class OnAxis(NamedTuple):
 
 
 class _Features(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The features of a mixture, as scikit-learn's checks of samples ask for them."""
+    """The features of a mixture, as scikit-learn's checks of samples ask for them, and how to compute."""
 
-    def __init__(self, mixture: Mixture, missing: bool) -> None:
-        self.n_features_in_, self.missing = mixture.n_features, missing
+    def __init__(self, mixture: Mixture, device: str, n_jobs: int | None, missing: bool) -> None:
+        self.n_features_in_, self.device, self.n_jobs, self.missing = mixture.n_features, device, n_jobs, missing
         if mixture.feature_names is not None:
             self.feature_names_in_ = np.array(mixture.feature_names, dtype=object)
 
@@ -156,8 +156,7 @@ class Mixture:
     def _set(self, engine: _core.Mixture, names: Iterable[Any] | None) -> None:
         self._engine, self._names = engine, None if names is None else tuple(str(name) for name in names)
         if self._names is not None and len(self._names) != self.n_features:
-            n, d = len(self._names), self.n_features
-            raise ValueError(f"there are {n} feature_names for {d} features; give one for each")
+            raise ValueError(f"there are {len(self._names)} feature_names for {self.n_features} features; give one for each")
 
     @classmethod
     def _of(cls, engine: _core.Mixture, names: Iterable[Any] | None = None) -> Mixture:
@@ -287,11 +286,10 @@ class Mixture:
 
     def _data(self, X: Any, device: str, n_jobs: int | None, missing: bool, sample_weight: Any = None) -> _core.Data:
         """Bring samples to a device."""
-        features, x = _Features(self, missing), X
+        features, x = _Features(self, device, n_jobs, missing), X
         if self._names is not None or not is_plain(X, features.n_features_in_):
             x = validated(features, X, reset=False)
-        weights = None if sample_weight is None else checked_weights(sample_weight, x.shape[0])
-        return load(features, x, weights, device=device, threads=n_threads(n_jobs), original=X)
+        return load(features, x, checked_weights(sample_weight, x.shape[0]), original=X)
 
     def _statistics(self, X: Any, sample_weight: Any, how: tuple[str, int | None, bool]) -> _core.Statistics:
         """Make the E-step, unless that is what is given."""
@@ -397,8 +395,7 @@ class Mixture:
 
         Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
         The mean of the result is what `GaussianMixture.impute` fills in.
-        Parameters:
-        given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
+        Parameters: given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
         Returns: conditional : Mixture -- The mixture, of the same type of covariances.
         Examples:
         >>> from gaussmix import Mixture
@@ -417,10 +414,8 @@ class Mixture:
     def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
         """Return some features given others, as a function of many samples.
         Parameters:
-        given : int, str or sequence of int or str
-            The features that are given, by number, counted from 0, or by name.
-        wanted : int, str or sequence of int or str, default=None
-            The features that are wanted; by default all others.
+        given : int, str or sequence of int or str -- The features that are given, by number, counted from 0, or by name.
+        wanted : int, str or sequence of int or str, default=None -- The features that are wanted; by default all others.
         Returns: regression : Regression -- Weights, means and covariances of the wanted features.
         Examples:
         >>> from gaussmix import Mixture
@@ -438,8 +433,7 @@ class Mixture:
         if feature is not None:
             return self._engine.marginal([self._feature(feature)])
         if self.n_features != 1:
-            d = self.n_features
-            raise ValueError(f"the mixture has {d} features; name the one that is meant, such as feature=0")
+            raise ValueError(f"the mixture has {self.n_features} features; name the one that is meant, such as feature=0")
         return self._engine
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
@@ -447,8 +441,7 @@ class Mixture:
         Parameters:
         x : array-like -- Numbers, in an array of any shape.
         feature
-        Returns:
-        p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
+        Returns: p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
         """
         values = np.asarray(x, dtype=np.float64)
         return self._of_one(feature).cdf(values.ravel()).reshape(values.shape)[()]
@@ -472,8 +465,7 @@ class Mixture:
         Parameters:
         level : float, default=0.95 -- The probability, above 0 and below 1.
         feature
-        Returns:
-        region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
+        Returns: region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
         References:
         .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
         """
@@ -518,8 +510,7 @@ class Mixture:
         n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         random_state
         Returns:
-        estimate : Estimate
-            The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
+        estimate : Estimate -- The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
         """
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
@@ -537,8 +528,7 @@ class Mixture:
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
         """Return the 2-Wasserstein distance of each component from each of another mixture.
         Parameters: other
-        Returns:
-        distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
+        Returns: distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
         """
         return _core.Mixture.wasserstein(*self._with(other))
 
@@ -583,8 +573,7 @@ class Mixture:
         """Return the weighted sum of densities, which has the components of all mixtures.
         Parameters:
         mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
-        weights : array-like of shape (n_mixtures,), default=None
-            The weight of each, up to a factor; by default all are equal.
+        weights : array-like of shape (n_mixtures,), default=None -- The weight of each, up to a factor; by default all are equal.
         Returns: sum : Mixture -- The mixture, with the components of the first mixture first.
         """
         if isinstance(mixtures, Mapping) or not isinstance(mixtures, Iterable):
@@ -686,8 +675,7 @@ class Mixture:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
         sample_weight
-        improved : bool, default=False
-            Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
+        improved : bool, default=False -- Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
         alpha : float, default=0.5 -- The power, above 0 and at most 1.
         device, n_jobs, missing
         Returns:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _parameters
-from ._arrays import Floats, Weights, load, n_threads, validated
+from ._arrays import Floats, Weights, load, validated
 from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._mixture import AnyMixture, Mixture, mixture_of
@@ -68,7 +68,7 @@ class OfMixtures(Estimator):
 
     def _load(self, x: Floats | _core.GpuArray, X: Any) -> _core.Data:
         """Bring checked samples to the device; ``X`` is what the caller gave."""
-        return load(self, x, None, device=self.device, threads=n_threads(self.n_jobs), original=X)
+        return load(self, x, None, original=X)
 
 
 class OfOneMixture(OfMixtures):
@@ -90,6 +90,5 @@ class OfOneMixture(OfMixtures):
     def _to_be_fitted(self) -> GaussianMixture:
         """Make the estimator of the mixture, or take the fitted one to go on with."""
         if getattr(self, "warm_start", False) and hasattr(self, "_gm"):
-            fitted: GaussianMixture = self._gm.set_params(**self._unfitted().get_params(deep=False))
-            return fitted
+            return self._gm.set_params(**self._unfitted().get_params(deep=False))
         return self._unfitted()

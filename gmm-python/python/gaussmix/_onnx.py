@@ -1,7 +1,5 @@
 """Fitted models as ONNX, which other languages and devices run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -90,15 +88,9 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
     operator = scope.declare_local_operator(get_model_alias(type(model)), model)
     operator.inputs = list(inputs)
     for output in _graph_of(scope, operator)._outputs:
-        number = output.type.tensor_type.elem_type
-        kind = {
-            1: data_types.FloatTensorType,
-            7: data_types.Int64TensorType,
-            8: data_types.StringTensorType,
-            11: data_types.DoubleTensorType,
-        }[number]
+        kind = {1: "Float", 7: "Int64", 8: "String", 11: "Double"}[output.type.tensor_type.elem_type]
         shape = [None] * len(output.type.tensor_type.shape.dim)
-        operator.outputs.append(scope.declare_local_variable(output.name, kind(shape)))
+        operator.outputs.append(scope.declare_local_variable(output.name, getattr(data_types, f"{kind}TensorType")(shape)))
     return operator.outputs
 
 

@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureOutlierDetector`: samples where a mixture has a small density."""
 
-from __future__ import annotations
-
 import math
 from copy import copy
 from numbers import Real
@@ -137,8 +135,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         Parameters: X
         Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
         """
-        difference: Floats = self.score_samples(X) - self.offset_
-        return difference
+        return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Say which samples are outliers.

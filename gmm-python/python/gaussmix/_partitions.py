@@ -1,7 +1,5 @@
 """Partitions of the samples: what one worker loads, and how files are divided into them."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Sequence
@@ -115,8 +113,7 @@ class Partition(NamedTuple):
     units : Standardization or None -- The units that the samples are brought to.
     first : int -- The number of its first row in the array or file of which it holds rows.
     labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
-    sequences : tuple or None
-        The lengths of its sequences, or None for one, and their weights, or None; of a hidden Markov model.
+    sequences : tuple or None -- The lengths of its sequences, or None for one, and their weights, or None; of a hidden Markov model.
     """
 
     name: str

@@ -2,16 +2,16 @@
 
 import importlib
 import sys
+from abc import ABCMeta
 from types import ModuleType
 
 import sklearn.mixture
 
 from . import _estimator, _variational
-from ._fitted import Abstract
 from ._parameters import BayesianScikitLearn, ScikitLearn
 
 
-class _EitherClass(Abstract):
+class _EitherClass(ABCMeta):
     """Has the objects of scikit-learn's class and of ours count as objects of the class that is in the place of scikit-learn's."""
 
     def __instancecheck__(cls, instance: object) -> bool:

@@ -1,7 +1,5 @@
 """The estimator `GaussianMixtureRegressor`: targets given features, under a mixture of both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -138,8 +136,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         y_mean : ndarray of shape (n_samples,) or (n_samples, n_targets) -- The means.
         y_std : ndarray of shape (n_samples,) or (n_samples, n_targets)
             The standard deviations, by the law of total variance; only with `return_std`.
-        y_cov : ndarray of shape (n_samples, n_targets, n_targets)
-            The covariance of the targets of each sample; only with `return_cov`.
+        y_cov : ndarray of shape (n_samples, n_targets, n_targets) -- The covariance of the targets of each sample; only with `return_cov`.
         """
         if return_std and return_cov:
             raise ValueError("At most one of return_std or return_cov can be requested.")
@@ -162,8 +159,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         X : array-like of shape (n_samples_X, n_features) -- The features.
         n_samples : int, default=1 -- How many draws for each sample.
         random_state : int, RandomState instance or None, default=0 -- The source of random numbers.
-        Returns:
-        y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples) -- The draws.
+        Returns: y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples) -- The draws.
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))

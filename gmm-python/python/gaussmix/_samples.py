@@ -1,7 +1,5 @@
 """The samples a fit uses, and the evaluation of mixtures over them on their device."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -9,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _core, _start
-from ._arrays import Floats, Self, Weights, checked_labels, checked_weights, load, n_threads, validated
+from ._arrays import Floats, Self, Weights, checked_labels, checked_weights, load, validated
 from ._gpu import on_gpu, on_host
 from ._parameters import seed_of
 from ._reports import Course, Start, Task
@@ -107,9 +105,7 @@ class ArraySamples(Samples):
         return data
 
     def _load(self, original: Any = None) -> _core.Data:
-        estimator, threads = self.estimator, n_threads(self.estimator.n_jobs)
-        how = {"device": estimator.device, "threads": threads, "labels": self.labels, "noise": self.noise}
-        return load(estimator, self.X, self.weights, original=original, **how)
+        return load(self.estimator, self.X, self.weights, original=original, labels=self.labels, noise=self.noise)
 
     def standardize(self) -> _core.Data:
         # `load` refuses what is not on the host.

@@ -1,7 +1,5 @@
 """The choice of the number of components, and pictures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
@@ -240,8 +238,11 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
         ax = _figure(gm)
     x = labels = missing = None
     if X is not None:
-        X = on_host(X)
-        x = _some_rows(X)
+        x = on_host(X)
+        n_samples = len(x)
+        if n_samples > _POINTS:
+            # Without a copy of the others; a table stays one.
+            x = _safe_indexing(x, np.sort(np.random.default_rng(0).choice(n_samples, _POINTS, replace=False)))
         # A posterior has labels of its own; NaN stands for missing values unless an estimator takes none.
         if isinstance(gm, Fitted):
             labels, filled, x = gm.predict(x), gm.impute(x), np.asarray(x, dtype=np.float64)
@@ -263,7 +264,6 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
     if k <= 28:
         ax.legend(title="component: weight", fontsize="small")
     if x is not None:
-        n_samples = len(X)  # type: ignore[arg-type]  # It has rows.
         shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
         of_them = "" if alive.all() else f", {alive.sum()} alive"
         ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
@@ -282,15 +282,6 @@ def _figure(gm: AnyMixture) -> Any:
     of = ", as scikit-learn counts" if isinstance(gm, BayesianGaussianMixture) else ": mean log-likelihood of a sample"
     beside.set(xlabel="iteration", ylabel=f"lower bound{of}")
     return ax
-
-
-def _some_rows(X: Any) -> Any:
-    """Choose the samples to draw, without a copy of the others; a table stays one."""
-    n_samples = len(X)
-    if n_samples <= _POINTS:
-        return X
-    rows = np.sort(np.random.default_rng(0).choice(n_samples, _POINTS, replace=False))
-    return _safe_indexing(X, rows)
 
 
 def _plot_plane(

@@ -76,8 +76,7 @@ def checked_positive(values: Any, shape: tuple[int, ...], name: str, kind: str) 
     transposed = np.swapaxes(array, -1, -2)
     if not _is_positive_definite(array, transposed):
         raise ValueError(f"'{kind} precision' should be symmetric, positive-definite")
-    symmetric: NDArray[np.float64] = (array + transposed) / 2
-    return symmetric
+    return (array + transposed) / 2
 
 
 def _is_positive_definite(matrices: NDArray[np.float64], transposed: NDArray[np.float64]) -> bool:
@@ -171,17 +170,6 @@ def fit_many(x: Floats, ranges: list[tuple[int, int]], weights: Weights, estimat
     return _core.fit_many(x, ranges, weights, options, [runs(estimator) for estimator in estimators], **how)
 
 
-def check_weighted(sample_weight: Weights, n_components: int) -> None:
-    """Refuse fewer samples with a weight than components, as the engine does where it finds the start."""
-    if sample_weight is None:
-        return
-    weighted = int(np.count_nonzero(sample_weight > 0))
-    if weighted < n_components:
-        raise _core.TooFewSamplesError(
-            f"only {weighted} samples have a weight above zero, too few for {n_components} components; use at most {weighted}"
-        )
-
-
 def check_units(estimator: Any) -> None:
     """Refuse a covariance type that a fit in standardised units does not have in those of the data."""
     kind = estimator.covariance_type
@@ -233,7 +221,9 @@ def _given_statistics(X: Floats, estimator: Any, random_state: RandomState, samp
 def statistics_of(X: Floats, estimator: Any, random_state: RandomState, sample_weight: Weights, units: Units = None) -> _core.Statistics:
     """Make the statistics of scikit-learn's start, from the same random numbers, or of a given start; of samples in units."""
     k, kind, init_params = estimator.n_components, estimator.covariance_type, estimator.init_params
-    check_weighted(sample_weight, k)
+    # As the engine does where it finds the start.
+    if sample_weight is not None and (n := int(np.count_nonzero(sample_weight > 0))) < k:
+        raise _core.TooFewSamplesError(f"only {n} samples have a weight above zero, too few for {k} components; use at most {n}")
     if not isinstance(init_params, str):
         return _given_statistics(X, estimator, random_state, sample_weight, units)
     if init_params == "random":

@@ -9,13 +9,9 @@ from typing import Any
 _ROWS, COLUMNS = 20, 8
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
 def _shown(rows: Iterable[Sequence[Any]], n_rows: int) -> tuple[list[list[str]], str]:
     """Return the cells of the first rows, and a line about the others."""
-    cells = [[_cell(value) for value in row] for row in islice(rows, _ROWS)]
+    cells = [[f"{value:.5g}" if isinstance(value, float) else str(value) for value in row] for row in islice(rows, _ROWS)]
     return cells, f"… and {n_rows - _ROWS} more" if n_rows > _ROWS else ""
 
 

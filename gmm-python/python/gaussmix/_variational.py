@@ -1,7 +1,5 @@
 """The estimator `BayesianGaussianMixture`, and its fit by variational inference."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,11 +52,9 @@ class BayesianGaussianMixture(Fitting):
         The prior of the weights.
     weight_concentration_prior : float or None, default=None
         Its concentration: the smaller, the fewer components have weight; by default 1 / n_components.
-    mean_precision_prior : float or None, default=None
-        The larger, the nearer are the means to `mean_prior`; by default 1.
+    mean_precision_prior : float or None, default=None -- The larger, the nearer are the means to `mean_prior`; by default 1.
     mean_prior : array-like of shape (n_features,), default=None -- The prior mean; by default that of the samples.
-    degrees_of_freedom_prior : float or None, default=None
-        The degrees of freedom of the prior of the precisions; by default n_features.
+    degrees_of_freedom_prior : float or None, default=None -- The degrees of freedom of the prior of the precisions; by default n_features.
     covariance_prior : float or array-like, default=None
         The scale of that prior, in the shape of the covariance of one component; by default the covariance of the
         samples.
@@ -71,8 +67,7 @@ class BayesianGaussianMixture(Fitting):
         that are given, and all attributes, are in the units of the data. Not for 'spherical' covariances.
     total_samples : float or None, default=None
         How many samples all chunks of `partial_fit` have together; by default, as many as it has seen.
-    **params : dict
-        The other parameters of :class:`GaussianMixture`, which has initial parameters and a `prior` besides.
+    **params : dict -- The other parameters of :class:`GaussianMixture`, which has initial parameters and a `prior` besides.
     Attributes:
     weights_ : ndarray of shape (n_components,) -- The posterior mean of the weights.
     means_ : ndarray of shape (n_components, n_features) -- The posterior mean of each component's mean.
@@ -192,13 +187,13 @@ class BayesianGaussianMixture(Fitting):
         return mixture, posterior, posterior.density
 
     def _point(self) -> _core.Mixture:
-        return self._current()[0]  # type: ignore[no-any-return]
+        return self._current()[0]
 
     def _posterior(self) -> _core.VariationalMixture:
-        return self._current()[1]  # type: ignore[no-any-return]
+        return self._current()[1]
 
     def _mixture(self) -> _core.Mixture:
-        return self._current()[2]  # type: ignore[no-any-return]
+        return self._current()[2]
 
     def _log_factor(self) -> float:
         return self._posterior().log_total

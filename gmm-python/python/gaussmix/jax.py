@@ -5,8 +5,6 @@ keeps the samples in a device for many calls, as an optimiser makes them. Both c
 functions that `jax.jit` compiles, and need JAX.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -56,11 +54,9 @@ class LogLikelihood:
     x : array of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
         derivatives pass through the host.
-    sample_weight : array of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type
-    device : str, default=None
-        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     """
 
@@ -107,12 +103,7 @@ def log_likelihood(
     of the same samples, `LogLikelihood` loads them once; it also says what the weights and covariances may be.
     Parameters:
     x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights : array of shape (n_components,), or Mixture or estimator
-        The weights of the components, which need not sum to 1; or a mixture alone.
-    means : array of shape (n_components, n_features), default=None -- The means.
-    covariances : array, default=None -- The covariances, in the shape of their type.
-    covariance_type
-    sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
+    weights, means, covariances, covariance_type, sample_weight
     device : str, default='cpu' -- Where to compute, as in :class:`gaussmix.Likelihood`.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     Returns: total : array of shape () -- The total, in the type of the arrays.
@@ -134,8 +125,7 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
         raise ValueError(f"the sample weights have the shape {sample_weight.shape}; for the samples it is {shape[:1]}")
     kind = jax.numpy.result_type(*arrays, *([] if x is None else [x]), np.float32)
     arrays = [array.astype(kind) for array in arrays]
-    value: Array = _total(source, x, sample_weight, *arrays)
-    return value
+    return _total(source, x, sample_weight, *arrays)
 
 
 def _asked(compute: Any, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
@@ -189,15 +179,12 @@ def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Ar
 
 def _forward(source: _Source, *primals: Any) -> Any:
     # Of what is not differentiated, no derivative is computed.
-    x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=_is_primal)
+    kind = jax.custom_derivatives.CustomVJPPrimal
+    x, sample_weight, *parameters = jax.tree.map(lambda primal: primal.value, primals, is_leaf=lambda node: isinstance(node, kind))
     value, gradient = _with_gradient(source, x, sample_weight, *parameters)
     # The total is linear in the sample weights.
     by = tuple(primal is not None and primal.perturbed for primal in primals[:2])
     return value, (gradient, (x, sample_weight, *parameters) if any(by) else None, by)
-
-
-def _is_primal(node: Any) -> bool:
-    return isinstance(node, jax.custom_derivatives.CustomVJPPrimal)
 
 
 def _backward(source: _Source, residuals: Any, factor: Any) -> Any:
@@ -239,8 +226,7 @@ class MarkovLogLikelihood:
         given = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         arrays = [jax.numpy.asarray(parameter) for parameter in given]
         kind = jax.numpy.result_type(*arrays, np.float32)
-        value: Array = _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
-        return value
+        return _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

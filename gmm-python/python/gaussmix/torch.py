@@ -5,8 +5,6 @@ keeps the samples in a device for many calls, as an optimiser makes them. Both c
 samples are, and need PyTorch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -45,11 +43,9 @@ class LogLikelihood:
     x : Tensor of shape (n_samples, n_features)
         The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
         changed while this object is in use.
-    sample_weight : Tensor of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    sample_weight : Tensor of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
     covariance_type
-    device : str, default=None
-        Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
+    device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are copied to the
@@ -76,9 +72,7 @@ class LogLikelihood:
         # Within a transformation also what was made before it has none.
         _refuse_transformed(samples, sample_weight)
         self._x, self._version = x, _version(x)
-        self._sample_weight = None
-        if sample_weight is not None:
-            self._sample_weight = torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device)
+        self._sample_weight = None if sample_weight is None else torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device)
         self._function = Differentiable(
             samples if x.is_cuda else samples.cpu().numpy(),
             None if self._sample_weight is None else _on_host(self._sample_weight),
@@ -99,11 +93,7 @@ class LogLikelihood:
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
         them; those of the total cost nothing beside its value.
-        Parameters:
-        weights : Tensor of shape (n_components,), or Mixture or estimator
-            The weights of the components, or a mixture alone.
-        means : Tensor of shape (n_components, n_features), default=None -- The means.
-        covariances : Tensor, default=None -- The covariances, in the shape of their type.
+        Parameters: weights, means, covariances
         Returns: log_prob : Tensor of shape (n_samples,) -- The logarithms of the density.
         """
         return self._apply(True, weights, means, covariances)
@@ -113,12 +103,10 @@ class LogLikelihood:
             raise RuntimeError("the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them")
         given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
-        value: Tensor = _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
-        return value
+        return _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
 
-    def _parameters(self, parameters: tuple[Tensor, ...]) -> Parameters:
-        weights, means, covariances = map(_on_host, parameters)
-        return self._function.parameters(weights, means, covariances)
+    def _parameters(self, *parameters: Tensor) -> Parameters:
+        return self._function.parameters(*map(_on_host, parameters))
 
     def _by_samples(self, of: Parameters) -> Tensor:
         """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type.
@@ -146,18 +134,11 @@ def log_likelihood(
     what the weights and covariances may be.
     Parameters:
     x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights : Tensor of shape (n_components,), or Mixture or estimator
-        The weights of the components, which need not sum to 1; or a mixture alone.
-    means : Tensor of shape (n_components, n_features), default=None -- The means.
-    covariances : Tensor, default=None -- The covariances, in the shape of their type.
-    covariance_type
-    sample_weight : Tensor of shape (n_samples,), default=None
-        A sample of weight 2 counts as two. There is no derivative by it.
+    weights, means, covariances, covariance_type, sample_weight
     **options : Any -- Other parameters of `LogLikelihood`.
     Returns: total : Tensor -- The total, in float64, where the samples are.
     """
-    held = LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)
-    return held(weights, means, covariances)
+    return LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)(weights, means, covariances)
 
 
 def _refuse_transformed(*tensors: Any) -> None:
@@ -175,8 +156,7 @@ def _version(x: Tensor) -> int | None:
 
 
 def _on_host(x: Tensor) -> NDArray[np.float64]:
-    numbers: NDArray[np.float64] = x.detach().to("cpu", torch.float64).numpy()
-    return numbers
+    return x.detach().to("cpu", torch.float64).numpy()
 
 
 class _Function(torch.autograd.Function):
@@ -189,7 +169,7 @@ class _Function(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weights: Tensor, means: Tensor, covariances: Tensor, held: LogLikelihood, each: bool, differentiated: bool
     ) -> Tensor:
-        of, function = held._parameters((weights, means, covariances)), held._function
+        of, function = held._parameters(weights, means, covariances), held._function
         ctx.held, ctx.gradient = held, None
         ctx.save_for_backward(x, weights, means, covariances)
         if each:
@@ -207,7 +187,7 @@ class _Function(torch.autograd.Function):
         needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
 
         def by_samples() -> Tensor:
-            derivatives = held._by_samples(held._parameters(inputs[1:]))
+            derivatives = held._by_samples(held._parameters(*inputs[1:]))
             if factor.ndim == 0 and held._sample_weight is not None:
                 derivatives *= held._sample_weight[:, None]
             return derivatives.mul_(factor if factor.ndim == 0 else factor[:, None])
@@ -216,7 +196,7 @@ class _Function(torch.autograd.Function):
             factors = _on_host(factor)
             if ctx.gradient is not None:
                 return [torch.from_numpy(part * factors) for part in ctx.gradient]
-            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(inputs[1:]))]
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(*inputs[1:]))]
 
         def compute() -> list[Tensor | None]:
             parts: list[Tensor | None] = [by_samples() if needed[0] else None]
@@ -262,8 +242,7 @@ class MarkovLogLikelihood:
         """Return the total log-likelihood."""
         parameters = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         _refuse_transformed(*parameters)
-        value: Tensor = _MarkovFunction.apply(self._likelihood, *parameters)
-        return value
+        return _MarkovFunction.apply(self._likelihood, *parameters)
 
 
 class _MarkovFunction(torch.autograd.Function):

@@ -1,7 +1,5 @@
 """The interface of engines, how they divide samples into partitions, and the engine of one process."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -79,8 +77,7 @@ class Engine(ABC):
         """Ask all shards: hand operation and message on to ``shard.ask``.
         Parameters: operation, message
         Returns:
-        answers : iterable of Answer
-            All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
+        answers : iterable of Answer -- All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
         """
 
     @staticmethod

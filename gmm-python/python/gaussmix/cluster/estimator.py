@@ -74,7 +74,7 @@ class OnWorkers(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             made: OnWorkers = super().__sklearn_clone__()
         finally:
             setattr(self, self._connection, held)
-        return made.set_params(**{self._connection: held})  # type: ignore[no-any-return]
+        return made.set_params(**{self._connection: held})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), self._connection: None}

@@ -1,7 +1,5 @@
 """Hidden Markov models on any engine: a partition holds whole sequences."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -94,8 +92,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
         self._iterate(remote, remote.rows(rows)[0], *more)
 
     def _sums(self, engine: _core.HiddenMarkov, sequences: Remote) -> Expectations:
-        sums: Expectations = sequences.sum("sequence_sums", self._local(engine), "e_step")
-        return sums
+        return sequences.sum("sequence_sums", self._local(engine), "e_step")
 
     def _asked(self, ask: Callable[[Remote], Any], X: Any, lengths: Lengths, weights: Any = None) -> tuple[Any, int]:
         """Return what workers answer that have loaded sequences, and the number of rows."""
@@ -105,8 +102,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
             return remote.together(lambda: ask(remote)), samples.shape[0]
 
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
-        sums: Expectations = self._asked(lambda remote: self._sums(self._engine(), remote), X, lengths, sequence_weight)[0]
-        return sums
+        return self._asked(lambda remote: self._sums(self._engine(), remote), X, lengths, sequence_weight)[0]
 
     def _total(self, X: Any, lengths: Lengths) -> tuple[float, int]:
         return self._asked(lambda remote: remote.sum("sequence_sums", self._local(), "score"), X, lengths)

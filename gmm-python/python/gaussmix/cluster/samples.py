@@ -1,7 +1,5 @@
 """The samples of all partitions as one evaluator, which the engine asks and the workers answer, and as those of a fit."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import signal
@@ -65,7 +63,9 @@ class Remote:
 
     def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: Interrupts, ready: Callable[[], object] = lambda: None) -> None:
         self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
-        self.ends = np.cumsum([fact.n_samples for fact in facts])
+        sizes = [fact.n_samples for fact in facts]
+        self.ends = np.cumsum(sizes)
+        self.begins = self.ends - sizes
         self.shape = (int(self.ends[-1]), facts[0].n_features)
         self.total_weight = math.fsum(fact.total_weight for fact in facts)
         self.out_of_range: _core.OutOfRangeError | None = None
@@ -118,16 +118,14 @@ class Remote:
     def rows(self, indices: NDArray[np.int64]) -> Any:
         order = np.argsort(indices, kind="stable")
         owners = np.searchsorted(self.ends, indices[order], side="right")
-        begins = self.ends - [fact.n_samples for fact in self.facts]
-        wanted = {int(n): indices[order][owners == n] - begins[n] for n in np.unique(owners)}
+        wanted = {int(n): indices[order][owners == n] - self.begins[n] for n in np.unique(owners)}
         parts = self.parts("rows", wanted)
         x, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         back = np.argsort(order, kind="stable")
         return np.ascontiguousarray(x[back]), weights[back]
 
     def draw(self, mixture: _core.Mixture, seed: int, size: int) -> Any:
-        first_rows = [int(end) - fact.n_samples for end, fact in zip(self.ends, self.facts, strict=True)]
-        parts = self.parts("draw", parameters_of([mixture]), seed, first_rows, size)
+        parts = self.parts("draw", parameters_of([mixture]), seed, self.begins.tolist(), size)
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def known(self, n_components: int) -> Any:

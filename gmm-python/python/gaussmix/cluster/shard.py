@@ -1,7 +1,5 @@
 """What a worker holds: the partitions that it has loaded, in its device."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Values of partitions as they travel, and the fixed tree in which they are added."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The function with the interface of the program of Bovy, Hogg and Roweis."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -118,8 +116,7 @@ class _Fit:
 
 def _is_definite(matrices: Float64) -> NDArray[np.bool_]:
     values = np.linalg.eigvalsh(matrices)
-    definite: NDArray[np.bool_] = values[:, 0] > 1e-14 * values[:, -1]
-    return definite
+    return values[:, 0] > 1e-14 * values[:, -1]
 
 
 def _merged_and_split(parameters: _Parameters, triple: tuple[int, int, int], random: np.random.RandomState) -> _Parameters:

@@ -1,8 +1,6 @@
 """The estimator."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +8,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import _core
-from .._arrays import Floats, checked_weights, load, n_threads, validated
+from .._arrays import Floats, Self, checked_weights, load, validated
 from .._documentation import with_documentation_of
 from .._estimator import GaussianMixture
 from .._measurements import Float64, Given, Measurements
@@ -18,10 +16,7 @@ from .._parameters import count
 from .._reports import Start
 from .._samples import ArraySamples, Samples
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-_X: TypeAlias = "ArrayLike | Measurements"
+_X: TypeAlias = ArrayLike | Measurements
 _Maybe: TypeAlias = ArrayLike | None
 
 
@@ -103,8 +98,7 @@ class ExtremeDeconvolution(GaussianMixture):
 
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
         x, noise = self._checked(measurements(X))
-        weights = checked_weights(sample_weight, x.shape[0])
-        return load(self, x, weights, device=self.device, threads=n_threads(self.n_jobs), original=X.X, noise=noise)
+        return load(self, x, checked_weights(sample_weight, x.shape[0]), original=X.X, noise=noise)
 
     def score_samples(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
         """Return the log-likelihood of each sample.

@@ -174,8 +174,7 @@ class XDGMM:
         Returns: X : ndarray of shape (size, n_features) -- The samples, in random order.
         """
         random = check_random_state(self.random_state if random_state is None else random_state)
-        X: Floats = random.permutation(self._mixture().sample(size, random)[0])
-        return X
+        return random.permutation(self._mixture().sample(size, random)[0])
 
     def condition(self, X_input: ArrayLike | None = None, X_dict: dict[str, Any] | None = None) -> XDGMM:
         """Return the mixture of some features given the others.

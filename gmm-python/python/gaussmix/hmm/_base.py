@@ -486,8 +486,7 @@ class HMM(Watched):
 def _root(covariance: Array) -> Array:
     """Return the factor by which NumPy multiplies standard normal numbers."""
     _, values, vectors = np.linalg.svd(covariance)
-    root: Array = np.sqrt(values)[:, None] * vectors
-    return root
+    return np.sqrt(values)[:, None] * vectors
 
 
 def of_all(whole: Array, form: str, n: int) -> Array:
@@ -500,8 +499,7 @@ def of_all(whole: Array, form: str, n: int) -> Array:
 
 
 def covariance(X: Array, added: float) -> Array:
-    whole: Array = np.atleast_2d(np.cov(X.T)) + added * np.eye(X.shape[1])
-    return whole
+    return np.atleast_2d(np.cov(X.T)) + added * np.eye(X.shape[1])
 
 
 def kmeans(estimator: Any, X: Array, k: int) -> KMeans:

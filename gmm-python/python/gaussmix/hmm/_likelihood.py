@@ -1,7 +1,5 @@
 """The likelihood of sequences under many models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

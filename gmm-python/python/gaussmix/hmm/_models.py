@@ -1,7 +1,5 @@
 """The models, and what is made of several."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -122,8 +120,7 @@ class GMMHMM(HMM):
         maximum likelihood.
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag'
         The type of the covariances; 'tied' ones are equal within a state.
-    params, init_params : str, default='stmcw'
-        What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
+    params, init_params : str, default='stmcw' -- What a fit updates, and what it starts anew: as for `GaussianHMM`, and 'w' weights.
     **params : dict -- Those of `GaussianHMM`.
     Attributes:
     startprob_, transmat_, monitor_ : object -- As of `GaussianHMM`.
@@ -241,6 +238,10 @@ class GMMHMM(HMM):
         self.covars_ = covars[::m].copy() if engine.tied_within_states else covars.reshape(k, m, *covars.shape[1:])
 
 
+#: The parts of a posterior: their names in the engine, and in attributes.
+_PARTS = {"start": "startprob", "transitions": "transmat", "means": "means", "beta": "beta", "dof": "dof", "scale": "scale"}
+
+
 @with_documentation_of(GaussianHMM)
 class VariationalGaussianHMM(WithCovariances):
     """A hidden Markov model of Gaussians whose parameters have a posterior distribution, by variational inference.
@@ -323,26 +324,24 @@ class VariationalGaussianHMM(WithCovariances):
 
     def _posterior(self) -> _core.VariationalHiddenMarkov:
         k, tied = self.n_components, self._form() == "tied"
-        parts = {"start": "startprob", "transitions": "transmat", "means": "means", "beta": "beta", "dof": "dof", "scale": "scale"}
 
         def of(kind: str) -> dict[str, Array]:
-            numbers = {part: np.asarray(getattr(self, f"{name}_{kind}_"), dtype=np.float64) for part, name in parts.items()}
+            numbers = {part: np.asarray(getattr(self, f"{name}_{kind}_"), dtype=np.float64) for part, name in _PARTS.items()}
             if tied and numbers["dof"].ndim:
                 raise ValueError(f"dof_{kind}_ must be a number for 'tied' covariances")
-            return {**numbers, "dof": np.full(k, numbers["dof"])} if tied else numbers
-
-        prior, posterior = of("prior"), of("posterior")
-        for numbers in (prior, posterior):
             if numbers["means"].shape != (k, self.n_features):
                 raise ValueError(f"the means have the shape {numbers['means'].shape}; expected ({k}, {self.n_features})")
-        return _core.VariationalHiddenMarkov(prior, posterior, self.covariance_type)
+            return {**numbers, "dof": np.full(k, numbers["dof"])} if tied else numbers
+
+        return _core.VariationalHiddenMarkov(of("prior"), of("posterior"), self.covariance_type)
 
     def _step(self, sequences: _core.Sequences) -> float:
         found, bound = self._posterior().step(sequences, self.params)
         new = found.posterior
-        self.startprob_posterior_, self.transmat_posterior_ = new["start"], new["transitions"]
-        self.means_posterior_, self.beta_posterior_, self.scale_posterior_ = new["means"], new["beta"], new["scale"]
-        self.dof_posterior_ = float(new["dof"][0]) if self.covariance_type == "tied" else new["dof"]
+        for part, name in _PARTS.items():
+            setattr(self, f"{name}_posterior_", new[part])
+        if self.covariance_type == "tied":
+            self.dof_posterior_ = float(self.dof_posterior_[0])
         self._set(found.model())
         return bound
 

@@ -1,7 +1,5 @@
 """Pictures of a hidden Markov model: its states over time, its transitions and its emissions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bootstrap: how many components there are, and how certain the parameters are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from statistics import NormalDist
 from types import SimpleNamespace

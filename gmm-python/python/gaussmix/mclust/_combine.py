@@ -1,7 +1,5 @@
 """Clusters of several components, merged by the entropy of the classification."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +13,7 @@ from ._models import Model
 
 class clustCombi:
     """Merge the components of a model one pair after the other, always the pair that lowers the entropy most [1]_.
-    Parameters:
-    object : Mclust -- The model.
+    Parameters: object : Mclust -- The model.
     Attributes:
     classification : dict -- The cluster of each row, from 1, for each number of clusters from 1 to G.
     combiz : dict -- The probabilities of the clusters (n, K), for each number K.
@@ -80,8 +77,7 @@ def clustCombiOptim(object: clustCombi, reg: int = 2) -> SimpleNamespace:
     object : clustCombi -- The clusters.
     reg : int, default=2 -- The number of lines: 2 or 3. With two clusters or fewer there is no bend, and all stay.
     Returns:
-    best : SimpleNamespace
-        `numClusters_combi`, the number at the first bend, and its `z_combi` and `cluster_combi`, the classes from 1.
+    best : SimpleNamespace -- `numClusters_combi`, the number at the first bend, and its `z_combi` and `cluster_combi`, the classes from 1.
     """
     k = _bends(object.entropy, reg)[1] + 1
     return SimpleNamespace(numClusters_combi=k, z_combi=object.combiz[k], cluster_combi=object.classification[k])

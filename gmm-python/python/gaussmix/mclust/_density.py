@@ -1,7 +1,5 @@
 """The density of a model."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +15,7 @@ class densityMclust(Mclust):
     Parameters:
     data : array-like of shape (n, d) or (n,) -- The rows.
     G, modelNames, **search : object -- As of `Mclust`.
-    Attributes:
-    density : ndarray of shape (n,) -- The density at each row.
+    Attributes: density : ndarray of shape (n,) -- The density at each row.
     See Also:
     Mclust : It has all other attributes.
     """

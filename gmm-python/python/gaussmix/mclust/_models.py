@@ -1,7 +1,5 @@
 """Fits, tables, trees and discriminant analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
@@ -178,8 +176,8 @@ class Mclust(Model):
         columns, and for one column E and V.
     initialization : dict, default=None
         `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start; `noise`,
-        those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one
-        column classes between quantiles.
+        those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where
+        n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one column classes between quantiles.
     control : emControl, default=emControl() -- When EM ends.
     device : str, default='cpu' -- Where to compute.
     random_state
@@ -379,15 +377,13 @@ def _classes(z: Floats, G: int) -> NDArray[np.intp]:
 def sigma_of(mixture: _core.Mixture) -> NDArray[np.float64]:
     """Return the covariances (d, d, G)."""
     volumes, shapes, axes = mixture.decomposition()
-    sigma: NDArray[np.float64] = np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
-    return sigma
+    return np.einsum("k,kia,ka,kja->ijk", volumes, axes, shapes, axes)
 
 
 def _rows(data: Any) -> Floats:
     """Return checked rows; a series of numbers is one column."""
     data = np.asarray(data)[:, np.newaxis] if np.ndim(data) == 1 else data
-    x: Floats = check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
-    return x
+    return check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
 
 
 def _names(given: _Names, x: Floats, prior: priorControl | None = None) -> list[str]:
@@ -490,8 +486,7 @@ def _moved(
     if settled or z.shape[1] == 1 or engine.noise is not None:
         return engine
     (step,) = _em(samples, x, {z.shape[1]: z}, [name], emControl(itmax=1), prior).values()
-    moved: _core.Mixture = engine if step is None else step[0]
-    return moved
+    return engine if step is None else step[0]
 
 
 def _of_columns(prior: priorControl | None, d: int) -> Any:

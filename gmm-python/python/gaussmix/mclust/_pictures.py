@@ -1,7 +1,5 @@
 """Pictures of a model: its classes, their uncertainty and the density, of one column, of two, or of all pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What users of Dask have, divided into partitions: dask arrays and dataframes, beside arrays and files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,27 +18,8 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "dask") and hasattr(X, "map_partitions") and hasattr(X, "npartitions") and not is_array(X)
 
 
-def type_of(X: Any) -> np.dtype[Any]:
-    """Give the type of the samples of a dask dataframe.
-
-    It is the type that scikit-learn gives its partitions, whatever their columns are.
-    """
-    dtype: np.dtype[Any] = floats(X._meta, [np.float64, np.float32]).dtype
-    return dtype
-
-
 def is_array(X: Any) -> bool:
     return isinstance(X, dask.array.Array)
-
-
-def by_rows(X: Any) -> Any:
-    """Give a dask array whose chunks hold whole rows."""
-    if X.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead. Reshape your data either using array.reshape(-1, 1) if your "
-            "data has a single feature or array.reshape(1, -1) if it contains a single sample."
-        )
-    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
 
 
 def plan_of(
@@ -51,12 +30,17 @@ def plan_of(
         raise ValueError("resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory")
     if is_frame(X):
         parts, head = X.to_delayed(), X._meta
-        dtype = type_of(X)
-        counts = [math.nan] * len(parts)
+        # The type that scikit-learn gives the partitions, whatever their columns are.
+        dtype, counts = floats(head, [np.float64, np.float32]).dtype, [math.nan] * len(parts)
     elif is_array(X):
-        if partition_rows is not None:
-            X = X.rechunk({0: partition_rows, 1: -1})
-        X = by_rows(X)
+        if X.ndim != 2:
+            raise ValueError(
+                f"Expected 2D array, got {X.ndim}D array instead. Reshape your data either using array.reshape(-1, 1) if your "
+                "data has a single feature or array.reshape(1, -1) if it contains a single sample."
+            )
+        if partition_rows is not None or X.numblocks[1] > 1:
+            # Chunks hold whole rows.
+            X = X.rechunk({1: -1} if partition_rows is None else {0: partition_rows, 1: -1})
         parts, head, counts = X.to_delayed()[:, 0].tolist(), np.empty((0, X.shape[1])), list(X.chunks[0])
         dtype = _partitions.common_dtype([X.dtype])
     else:

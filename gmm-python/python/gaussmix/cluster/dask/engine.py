@@ -1,7 +1,5 @@
 """Shards in the workers of a cluster of Dask."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
@@ -220,8 +218,7 @@ class DaskEngine(Engine):
     # Asking
 
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
-        answers: list[Answer] = self._repeat(lambda: self._ask_all(operation, message))
-        return answers
+        return self._repeat(lambda: self._ask_all(operation, message))
 
     def _ask_all(self, operation: str, message: bytes) -> list[Answer]:
         by_worker: dict[str, list[int]] = {}

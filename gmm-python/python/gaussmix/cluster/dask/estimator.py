@@ -1,7 +1,5 @@
 """The estimators and the likelihood over dask arrays, dask dataframes, and files that the workers read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import closing
@@ -153,9 +151,7 @@ class Likelihood(likelihood.Likelihood):
     X : dask array or dataframe, array-like, or paths -- The samples.
     sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
     client
-    **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
-        :class:`gaussmix.cluster.Likelihood`.
+    **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 
     def __init__(self, X: Any, sample_weight: Any = None, *, client: Any = None, **options: Any) -> None:

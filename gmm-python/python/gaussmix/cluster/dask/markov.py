@@ -1,7 +1,5 @@
 """Hidden Markov models over dask arrays, dask dataframes, and files that the workers read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import closing
@@ -70,8 +68,7 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
         check_is_fitted(self, "startprob_")
         local = self._local()
         if not hasattr(X, "dask") and not _partitions.are_paths(X):
-            found: tuple[Any, Any] = getattr(local, method)(X, lengths, *more)
-            return found
+            return getattr(local, method)(X, lengths, *more)
         with closing(self._planner(X)) as engine:
             plan = self._plan(engine, X, None, lengths)
             chunks = [chunk for chunk, *_ in engine.chunks] or [None] * len(plan.partitions)

@@ -22,6 +22,7 @@ from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
+Either = GaussianMixture | BayesianGaussianMixture
 #: The exit code for a wrong use.
 _USAGE = 2
 #: What an option of three states may be.
@@ -203,8 +204,7 @@ _SPELLED: dict[str, dict[str, Any]] = {
         "metavar": "NAMES",
         "choices": None,
         "help": "Parameters that are not fitted and stay those of the start: weights, means, covariances, with commas or spaces "
-        "between them; of single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components "
-        "are equal.",
+        "between them; of single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components are equal.",
     },
 }
 
@@ -277,8 +277,7 @@ def parsed(arguments: Sequence[str] | None, comm: Any) -> argparse.Namespace | i
             _check(found, parser.error)
         except SystemExit as end:
             found = int(end.code or 0)
-    broadcast: argparse.Namespace | int = comm.bcast(found)
-    return broadcast
+    return comm.bcast(found)
 
 
 def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:
@@ -306,11 +305,8 @@ def _check(found: argparse.Namespace, refuse: Callable[[str], object]) -> None:
 
 
 def estimator_of(
-    options: argparse.Namespace,
-    comm: Any,
-    show: Callable[[Iteration], None] | None = None,
-    kind: type[GaussianMixture | BayesianGaussianMixture] = GaussianMixture,
-) -> GaussianMixture | BayesianGaussianMixture:
+    options: argparse.Namespace, comm: Any, show: Callable[[Iteration], None] | None = None, kind: type[Either] = GaussianMixture
+) -> Either:
     """Make an estimator with the parameters that a command has options for."""
     names = (*_COMMON, *_TRAINING, *_OF_VARIATIONAL, "random_state")
     params = {name: getattr(options, name) for name in names if hasattr(options, name)}

@@ -22,7 +22,7 @@ from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..engine import Plan, agreed, divided
 from ..shard import Options
-from .arguments import METHODS, estimator_of, parsed, square
+from .arguments import METHODS, Either, estimator_of, parsed, square
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
@@ -101,7 +101,7 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     }
 
 
-def _start_of(gm: GaussianMixture | BayesianGaussianMixture, shape: dict[str, Any], options: argparse.Namespace) -> Any:
+def _start_of(gm: Either, shape: dict[str, Any], options: argparse.Namespace) -> Any:
     """Read the model at which a fit is to start; what is said of its shape must be so."""
     before: Any = gm._LOCAL.load(options.init)
     said = dict(shape)
@@ -116,7 +116,7 @@ def _start_of(gm: GaussianMixture | BayesianGaussianMixture, shape: dict[str, An
     return before
 
 
-def _loaded(options: argparse.Namespace, comm: Any) -> GaussianMixture | BayesianGaussianMixture:
+def _loaded(options: argparse.Namespace, comm: Any) -> Either:
     """Give all ranks the model, which rank 0 reads: the posterior, where the file has one."""
 
     def read() -> Any:

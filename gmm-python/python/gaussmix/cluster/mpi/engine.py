@@ -1,7 +1,5 @@
 """Shards in the ranks of a communicator of MPI."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal
@@ -76,8 +74,6 @@ class MPIEngine(Engine):
         """
         if self._asking:
             return work()
-        error: BaseException | None = None
-        result = None
         if self.rank == 0:
             self._asking = True
             try:
@@ -95,7 +91,6 @@ class MPIEngine(Engine):
             while True:
                 kind, first, second = self._send_down(None)
                 if kind == "end":
-                    result, error = first, second
                     break
                 if kind == "load":
                     # The error is raised by rank 0, which has it too.
@@ -106,9 +101,9 @@ class MPIEngine(Engine):
         finally:
             if before is not None:
                 signal.signal(signal.SIGINT, before)
-        if error is not None:
-            raise _of_all(error)
-        return result
+        if second is not None:
+            raise _of_all(second)
+        return first
 
     def _send_down(self, request: Any) -> Any:
         """Bring a request of rank 0 to all ranks, in a tree."""

@@ -1,7 +1,5 @@
 """The estimators and the likelihood that all ranks of a communicator call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +74,7 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
     device : str, default='auto'
         Where each rank computes: 'auto', 'cpu', 'cuda' (another GPU for each rank of a computer), 'cuda:N' (the GPU
         of number N), several of these as 'cuda:0,cpu', or 'reference' (slow and exact).
-    n_jobs : int or None, default=None
-        The number of threads of a rank, as joblib counts; by default its share of the cores.
+    n_jobs : int or None, default=None -- The number of threads of a rank, as joblib counts; by default its share of the cores.
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
@@ -113,13 +110,10 @@ class Likelihood(likelihood.Likelihood):
     are those of rank 0. Several sets of parameters in one call travel together: down the tree of the ranks and, as
     totals, up again. `together` lets a sampler run on rank 0 alone.
     Parameters:
-    X : array-like of shape (n_samples, n_features), or paths
-        The samples of this rank, or files, of which each rank reads its part.
+    X : array-like of shape (n_samples, n_features), or paths -- The samples of this rank, or files, of which each rank reads its part.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
     comm
-    **options : dict
-        `device`, `covariance_type`, `float64`, `n_jobs`, `partition_rows`, `resident` and `missing`, as of
-        :class:`gaussmix.cluster.Likelihood`.
+    **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 
     def __init__(self, X: Any, sample_weight: Any = None, *, comm: Any = None, **options: Any) -> None:

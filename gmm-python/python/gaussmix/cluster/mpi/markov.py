@@ -1,7 +1,5 @@
 """Hidden Markov models that all ranks of a communicator call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ... import _partitions, hmm
@@ -26,8 +24,7 @@ class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
     def _pairs(self, method: str, X: Any, lengths: Any, *more: Any) -> tuple[Any, Any]:
         if _partitions.are_paths(X):
             return super()._pairs(method, X, lengths, *more)
-        found: tuple[Any, Any] = getattr(self._local(), method)(X, lengths, *more)
-        return found
+        return getattr(self._local(), method)(X, lengths, *more)
 
 
 @on_workers("comm", "no_validation", hmm.GaussianHMM)

@@ -107,7 +107,7 @@ fn mixtures_of_states() {
 fn missing_values() {
     for covariance_type in CovarianceType::ALL {
         let (model, mut x) = problem(5, 4, covariance_type, 20_000);
-        let is_missing = |i: usize, j: usize| (7 * i + 3 * j) % 10 == 0 || i % 1000 == 500;
+        let is_missing = |i: usize, j: usize| (7 * i + 3 * j).is_multiple_of(10) || i % 1000 == 500;
         x.indexed_iter_mut().filter(|((i, j), _)| is_missing(*i, *j)).for_each(|(_, v)| *v = f64::NAN);
         let sequences = Sequences::new(Samples::with_missing(x.view()).unwrap(), &[15_000, 5000]).unwrap();
         let sequences = sequences.with_weights(vec![2.0, 0.5]).unwrap();

@@ -147,7 +147,7 @@ fn e_steps_on_tensor_cores() {
     check("products_mma/2:128x1:all", &[(515, 20, 40)], &CovarianceType::ALL);
     let with_matrices = [CovarianceType::Full, CovarianceType::Tied];
     check("whitened_mma/2:128x1:all", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
-    if gmm_host::cuda_devices().unwrap()[0].compute_capability == (9, 0) {
+    if warpgroups() {
         check(
             "whitened_wgmma",
             &[(600, 5, 3), (515, 20, 40), (300, 33, 20), (260, 70, 6), (260, 100, 5)],

@@ -56,8 +56,8 @@ const WIDE_OF_WARPGROUPS: usize = 29;
 
 /// The numbers times components from which totals and scores gain by linear terms, or by products of features.
 const LINEAR: usize = 10_000_000;
-/// The features from which a total is faster by `whitened_wgmma`, which pads them to 32, than by `tiled` (estimated from
-/// the times on an H100 of K = 64: D = 32 1.0 ms, `tiled` D = 28 2.7).
+/// The features from which a total is faster by `whitened_wgmma`, which pads them to 32, than by `tiled` (measured on an
+/// H200, D = 28, K = 64: 0.9 and 2.5 ms).
 const WIDE_TOTAL: usize = 20;
 /// The multiply-adds of a total from which the host's part of a total on the tensor cores is negligible.
 const LONG_TOTAL: usize = 4_000_000_000;

@@ -99,9 +99,10 @@ impl LinearTerm {
         Some(Self { constant, most: constant + most, largest, error: Component::error(of_terms, largest, d) })
     }
 
-    /// Returns the component, with exponents reduced by the common `offset`.
-    pub(super) fn component(&self, offset: f64) -> Component {
-        Component::with_constant(self.constant - offset, 1.0, self.largest, self.error)
+    /// Returns the components of terms, with exponents reduced by the common `offset`.
+    pub(super) fn components(terms: &[Option<Self>], offset: f64) -> Vec<Component> {
+        let component = |term: &Self| Component::with_constant(term.constant - offset, 1.0, term.largest, term.error);
+        terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, component)).collect()
     }
 }
 
@@ -141,15 +142,17 @@ pub(super) fn parameters(
 /// quadratic part of a total is the trace of a product with all samples' moments.
 pub fn of_tied(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<DeviceParameters<f32>> {
     let (k, d) = mixture.means().dim();
+    let near = moments.spread(mixture) <= FAR_TOTAL * d as f64;
+    if !near {
+        return None;
+    }
     let mut coefficients = vec![0.0; k * d];
     let terms = LinearTerm::of_each(mixture, frame, |v| v, &mut coefficients);
     let offset = terms.iter().flatten().map(|term| term.constant).fold(f64::NEG_INFINITY, larger);
-    let components: Vec<_> =
-        terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
+    let components = LinearTerm::components(&terms, offset);
     let offset = offset + factor(mixture) + missing(mixture, &components);
     let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
-    (exact && moments.spread(mixture) <= FAR_TOTAL * d as f64)
-        .then(|| parameters(mixture, coefficients, &components, offset))
+    exact.then(|| parameters(mixture, coefficients, &components, offset))
 }
 
 /// Returns the parameters of a mixture with matrices for totals and scores from the products of two features, if these

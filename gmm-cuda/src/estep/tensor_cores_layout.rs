@@ -129,8 +129,7 @@ impl TensorCoresLayout {
         if k <= fused_mma::TILE {
             offset = larger(largest(|term| term.most) - MOST_EXPONENT, offset);
         }
-        let components: Vec<_> =
-            terms.iter().map(|term| term.as_ref().map_or(Component::DEAD, |term| term.component(offset))).collect();
+        let components = LinearTerm::components(&terms, offset);
         let near = moments.spread(mixture) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
         let errors: Vec<_> = match near {
             true => components.iter().map(|component| component.error_at(0.0)).collect(),

@@ -1,5 +1,5 @@
-//! `tiled8`, `tiled16` and the same with `_linear`, `_observed`, `_full` or `_expanded` in their names: the general fast kernels, for
-//! any K and D.
+//! `tiled8`, `tiled16` and the same with `_linear`, `_observed`, `_full` or `_expanded` in their names: the general
+//! fast kernels, for any K and D.
 //!
 //! They are matrix products whose inner operation is the squared distance. Each thread holds a register tile of T rows
 //! by [`SAMPLES`] samples. A row is a component with a diagonal covariance (q −= (s·x + m)² feature by feature), or, in
@@ -23,7 +23,8 @@
 //!
 //! * Launch: one-dimensional grid; block of a multiple of `component_warps` warps; shared memory [`shared_bytes`].
 //! * Necessary work: N·K·D·2 fused multiply-adds (K rounded up to tiles), `linear` N·K·D, `observed` N·K·D·3, `full`
-//!   N·K·D·(D + 3)/2 (the triangle rounded up to tiles; `expanded` not), on an H200 at most 33.4·10¹² a second; and N·K exponentials.
+//!   N·K·D·(D + 3)/2 (the triangle rounded up to tiles; `expanded` not), on an H200 at most 33.4·10¹² a second; and
+//!   N·K exponentials.
 use crate::data::{Columns, QUAD};
 use crate::reduce::{FINISH_SHARED_BYTES, Output};
 use crate::simt::WARP;
@@ -88,8 +89,8 @@ pub struct TiledArgs {
     pub tiles: u32,
     /// Warps of a block along the components; a power of two.
     pub component_warps: u32,
-    /// The numbers of each feature, (tiles, features, [`Form::numbers`], T). `full`: A and below it b, in tiles of rows, (K, ⌈D
-    /// / T⌉, D + 1, T), padded with zeros.
+    /// The numbers of each feature, (tiles, features, [`Form::numbers`], T). `full`: A and below it b, in tiles of rows,
+    /// (K, ⌈D / T⌉, D + 1, T), padded with zeros.
     pub scales_and_shifts: *const f32,
     /// w and seed, (tiles, 2, T). `full`: (K, 2).
     pub weights_and_seeds: *const f32,

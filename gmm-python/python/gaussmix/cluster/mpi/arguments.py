@@ -163,7 +163,11 @@ def _add_prior(command: argparse.ArgumentParser) -> None:
 def _numbers(text: str) -> NDArray[np.float64]:
     """Read numbers with commas between them, or a .npy file of them, as the command gmm does."""
     try:
-        return np.asarray(np.load(text) if text.endswith(".npy") else text.split(","), dtype=np.float64)
+        return np.asarray(text.split(","), dtype=np.float64)
+    except ValueError:
+        pass
+    try:
+        return np.asarray(np.load(text), dtype=np.float64)
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"neither numbers with commas between them nor a .npy file of numbers: {error}") from error
 

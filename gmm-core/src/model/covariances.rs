@@ -1,9 +1,7 @@
 //! The covariance types and the arrays of covariances, precisions or their factors.
 use super::linalg;
 use crate::error::{Error, Result};
-use ndarray::parallel::prelude::*;
 use ndarray::{Array1, Array2, Array3, Axis};
-use rayon::slice::ParallelSliceMut;
 
 /// The shape of the covariances, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -289,16 +287,9 @@ impl Covariances {
         let mut failures = Vec::new();
         match self {
             Self::Full(v) => {
-                let d = v.len_of(Axis(1));
                 let mut u = Array3::zeros(v.raw_dim());
-                let matrices = u.as_slice_mut().unwrap_or_default().par_chunks_exact_mut(d * d);
-                let pairs = v.axis_iter(Axis(0)).into_par_iter().zip(matrices).enumerate();
-                let at_once = linalg::matrices_at_once(v.len_of(Axis(0)), d, d * d * d / 8);
-                let of_each = linalg::map_rows(pairs, at_once, |(component, (sigma, u))| {
-                    let pivot = linalg::precision_cholesky_into(sigma, u).err()?;
-                    Some(Error::NotPositiveDefinite { component: Some(component), pivot })
-                });
-                failures.extend(of_each.into_iter().flatten());
+                let of_each = linalg::precision_cholesky_of_each(v.view(), &mut u).into_iter();
+                failures.extend(of_each.map(|(c, pivot)| Error::NotPositiveDefinite { component: Some(c), pivot }));
                 return (Some(Self::Full(u)), failures);
             }
             Self::Tied(v) => match linalg::precision_cholesky(v.view()) {

@@ -1,5 +1,6 @@
-//! Linear algebra by faer, which chooses its code for the machine at run time; under [`Reproducible`] by loops without
-//! fused operations. It runs in the calling thread, so results do not depend on the number of threads.
+//! Linear algebra by faer, which chooses its code for the machine at run time; for small matrices, and under
+//! [`Reproducible`], by loops without fused operations. It runs in the calling thread, so results do not depend on the
+//! number of threads.
 use crate::interrupt::Interrupt;
 use crate::reproducible::{Functions, Reproducible};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -9,11 +10,12 @@ use faer::linalg::triangular_inverse::invert_lower_triangular;
 use faer::{Accum, MatMut, MatRef, Par, Spec};
 use ndarray::parallel::prelude::*;
 use ndarray::{
-    Array, Array2, Array3, ArrayView, ArrayView2, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis, Dimension,
-    RemoveAxis, s,
+    Array, Array2, Array3, ArrayView, ArrayView2, ArrayView3, ArrayViewMut, ArrayViewMut1, ArrayViewMut2, Axis,
+    Dimension, RemoveAxis, s,
 };
 use pulp::Arch;
 use rayon::iter::plumbing::{Producer, ProducerCallback};
+use rayon::slice::ParallelSliceMut;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -26,22 +28,145 @@ pub(crate) const STRIP: usize = 16;
 /// Returns U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the
 /// lower triangle of Σ. The error is the first pivot that is not positive to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
-    let mut u = Array2::zeros(covariance.raw_dim());
-    precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
+    let d = covariance.nrows();
+    let mut u = Array2::zeros((d, d));
+    let to = u.as_slice_mut().unwrap_or_default();
+    if takes_loops(d) {
+        let [result] = precision_cholesky_side_by_side::<1>(covariance.insert_axis(Axis(0)), to);
+        return result.map(|()| u);
+    }
+    let lower = factor_or_pivot(covariance)?;
+    let inverse = MatMut::from_column_major_slice_mut(to, d, d);
+    invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
     Ok(u)
 }
 
-/// As [`precision_cholesky`], into zeros (D, D), which an error leaves unchanged.
-pub(crate) fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
-    let d = covariance.nrows();
-    let lower = factor_or_pivot(covariance)?;
-    if Reproducible::is_on() {
-        invert_columns(&lower, u, d);
-        return Ok(());
+/// Writes [`precision_cholesky`] of each matrix of `covariances` (K, D, D) to `u`, zeros before; returns the errors with
+/// the matrices' numbers. A matrix with an error leaves zeros.
+pub(crate) fn precision_cholesky_of_each(covariances: ArrayView3<'_, f64>, u: &mut Array3<f64>) -> Vec<(usize, usize)> {
+    let (k, d, _) = covariances.dim();
+    let numbers = u.as_slice_mut().unwrap_or_default();
+    let at_once = matrices_at_once(k, d, d * d * d / 8);
+    let results: Vec<Result<(), usize>> = if d <= LOOPS {
+        let groups = covariances.axis_chunks_iter(Axis(0), LANES).into_par_iter();
+        let groups = groups.zip(numbers.par_chunks_mut(LANES * d * d));
+        let of_groups = map_rows(groups, at_once.div_ceil(LANES), |(covariances, u)| {
+            precision_cholesky_side_by_side::<LANES>(covariances, u)
+        });
+        of_groups.into_iter().flatten().take(k).collect()
+    } else {
+        let matrices = covariances.axis_iter(Axis(0)).into_par_iter().zip(numbers.par_chunks_exact_mut(d * d));
+        map_rows(matrices, at_once, |(covariance, to)| {
+            precision_cholesky(covariance).map(|u| to.copy_from_slice(u.as_slice().unwrap_or_default()))
+        })
+    };
+    results.into_iter().enumerate().filter_map(|(c, result)| Some((c, result.err()?))).collect()
+}
+
+/// The most rows of a matrix that the loops of this module factorise in less time than faer.
+const LOOPS: usize = 32;
+
+fn takes_loops(d: usize) -> bool {
+    d <= LOOPS || Reproducible::is_on()
+}
+
+/// Matrices of different components that are computed together, each in its lane of vector registers: the numbers of one
+/// wait for each other.
+pub const LANES: usize = 8;
+
+/// Writes [`precision_cholesky`] of up to N matrices (N, D, D) to `u`, zeros before. Its bits do not depend on the other
+/// matrices, on N, or on the machine.
+fn precision_cholesky_side_by_side<const N: usize>(
+    covariances: ArrayView3<'_, f64>,
+    u: &mut [f64],
+) -> [Result<(), usize>; N] {
+    let d = covariances.len_of(Axis(1));
+    let (lower, results) = factor_side_by_side::<N>(covariances);
+    let mut inverse = vec![[0.0; N]; triangle(d)];
+    vectorised(
+        #[inline(always)]
+        || {
+            for i in 0..d {
+                let (above, row) = inverse.split_at_mut(triangle(i));
+                let factor = &lower[triangle(i)..][..=i];
+                let reciprocal = factor[i].map(|pivot| 1.0 / pivot);
+                for (j, to) in row.iter_mut().enumerate().take(i) {
+                    let column = (j..i).map(|m| &above[triangle(m) + j]);
+                    let rest = less_products([0.0; N], &factor[j..i], column);
+                    *to = std::array::from_fn(|lane| rest[lane] * reciprocal[lane]);
+                }
+                row[i] = reciprocal;
+            }
+        },
+    );
+    for (lane, u) in u.chunks_exact_mut(d * d).enumerate().filter(|(lane, _)| results[*lane].is_ok()) {
+        for i in 0..d {
+            let row = &inverse[triangle(i)..][..=i];
+            u[i..].iter_mut().step_by(d).zip(row).for_each(|(to, numbers)| *to = numbers[lane]);
+        }
     }
-    let inverse = MatMut::from_column_major_slice_mut(u, d, d);
-    invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
-    Ok(())
+    results
+}
+
+/// Returns the lower Cholesky factors of up to N matrices (N, D, D), row by row, and the first pivot of each that is not
+/// clear of rounding noise.
+fn factor_side_by_side<const N: usize>(matrices: ArrayView3<'_, f64>) -> (Vec<[f64; N]>, [Result<(), usize>; N]) {
+    let d = matrices.len_of(Axis(1));
+    // Nobody reads lanes without a matrix.
+    let mut lower = vec![[1.0; N]; triangle(d)];
+    for (lane, matrix) in matrices.outer_iter().enumerate() {
+        for (i, row) in matrix.outer_iter().enumerate() {
+            lower[triangle(i)..][..=i].iter_mut().zip(row).for_each(|(to, v)| to[lane] = *v);
+        }
+    }
+    let mut pivots = vec![[0.0; N]; d];
+    vectorised(
+        #[inline(always)]
+        || {
+            for (j, pivot) in pivots.iter_mut().enumerate() {
+                let (above, below) = lower.split_at_mut(triangle(j + 1));
+                let Some((diagonal, factor)) = above[triangle(j)..].split_last_mut() else { return };
+                let factor = &*factor;
+                *pivot = less_products(*diagonal, factor, factor);
+                *diagonal = pivot.map(f64::sqrt);
+                let reciprocal = diagonal.map(|root| 1.0 / root);
+                for i in j + 1..d {
+                    let row = &mut below[triangle(i) - triangle(j + 1)..][..=j];
+                    let rest = less_products(row[j], &row[..j], factor);
+                    row[j] = std::array::from_fn(|lane| rest[lane] * reciprocal[lane]);
+                }
+            }
+        },
+    );
+    let mut results = [Ok(()); N];
+    for ((lane, matrix), result) in matrices.outer_iter().enumerate().zip(&mut results) {
+        let is_sound = |j: &usize| is_clear(pivots[*j][lane], matrix[[*j, *j]]);
+        *result = (0..d).find(|j| !is_sound(j)).map_or(Ok(()), Err);
+    }
+    (lower, results)
+}
+
+/// Returns `from` less the products of two rows' numbers, in each lane.
+#[inline(always)]
+fn less_products<'a, const N: usize>(
+    mut from: [f64; N],
+    a: &[[f64; N]],
+    b: impl IntoIterator<Item = &'a [f64; N]>,
+) -> [f64; N] {
+    for (a, b) in a.iter().zip(b) {
+        from.iter_mut().zip(a.iter().zip(b)).for_each(|(from, (a, b))| *from -= a * b);
+    }
+    from
+}
+
+/// Returns whether the square of a pivot is clear of rounding noise of its diagonal entry.
+fn is_clear(pivot: f64, diagonal: f64) -> bool {
+    pivot.is_normal() && pivot > SINGULAR * diagonal
+}
+
+/// Returns the position of row `i` in a lower triangle stored by rows: the length of a triangle of `i` rows.
+pub const fn triangle(i: usize) -> usize {
+    i * (i + 1) / 2
 }
 
 /// Calls `f` with the number and each matrix of `v` (K, D, D); on all threads, if the matrices are large.
@@ -312,12 +437,17 @@ pub(crate) fn mirror(matrix: &mut [f64], d: usize) {
 /// Returns the lower Cholesky factor (D, D) from the lower triangle, or the first failing pivot.
 pub(crate) fn cholesky(matrix: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
     let d = matrix.nrows();
+    if takes_loops(d) {
+        let (lower, [result]) = factor_side_by_side::<1>(matrix.insert_axis(Axis(0)));
+        result?;
+        return Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[triangle(i) + j][0] } else { 0.0 }));
+    }
     let lower = factor_or_pivot(matrix)?;
     // The factorisation leaves numbers above the diagonal.
     Ok(Array2::from_shape_fn((d, d), |(i, j)| if j <= i { lower[j * d + i] } else { 0.0 }))
 }
 
-/// As [`cholesky`], in column-major order.
+/// As [`cholesky`] by faer, in column-major order.
 fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
     let d = matrix.nrows();
     match factor(matrix) {
@@ -338,64 +468,16 @@ fn factor_or_pivot(matrix: ArrayView2<'_, f64>) -> Result<Vec<f64>, usize> {
     }
 }
 
-/// Returns the lower factor (D, D) in column-major order, if every pivot is clear of rounding noise.
+/// Returns the lower factor (D, D) by faer in column-major order, if every pivot is clear of rounding noise.
 fn factor(matrix: ArrayView2<'_, f64>) -> Option<Vec<f64>> {
     let d = matrix.nrows();
     let mut lower = transposed_triangle(matrix);
-    if Reproducible::is_on() {
-        factor_columns(&mut lower, d);
-    } else {
-        factor_by_faer(&mut lower, d)?;
-    }
-    let sound = (0..d).all(|j| {
-        let pivot = lower[j * d + j] * lower[j * d + j];
-        pivot.is_normal() && pivot > SINGULAR * matrix[[j, j]]
-    });
-    sound.then_some(lower)
-}
-
-/// Replaces the lower triangle of a matrix (D, D), column by column, by its Cholesky factor.
-fn factor_by_faer(lower: &mut [f64], d: usize) -> Option<()> {
-    let columns = MatMut::from_column_major_slice_mut(lower, d, d);
+    let columns = MatMut::from_column_major_slice_mut(&mut lower, d, d);
     let mut room = MemBuffer::new(cholesky_in_place_scratch::<f64>(d, Par::Seq, Spec::default()));
     let room = MemStack::new(&mut room);
-    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok().map(|_| ())
-}
-
-/// As [`factor_by_faer`], with the same bits on every machine; pivots that have no root are NaN.
-fn factor_columns(lower: &mut [f64], d: usize) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for j in 0..d {
-                let (before, column) = lower.split_at_mut(j * d);
-                let column = &mut column[j..d];
-                for before in before.chunks_exact(d) {
-                    column.iter_mut().zip(&before[j..]).for_each(|(v, l)| *v -= l * before[j]);
-                }
-                let root = column[0].sqrt();
-                column.iter_mut().for_each(|v| *v /= root);
-            }
-        },
-    );
-}
-
-/// The columns of the inverse of a lower triangle, given column by column, into zeros (D, D).
-fn invert_columns(lower: &[f64], inverse: &mut [f64], d: usize) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (c, x) in inverse.chunks_exact_mut(d).enumerate() {
-                x[c] = 1.0;
-                for i in c..d {
-                    let (done, rest) = x.split_at_mut(i + 1);
-                    let column = &lower[i * d + i..(i + 1) * d];
-                    done[i] /= column[0];
-                    rest.iter_mut().zip(&column[1..]).for_each(|(v, l)| *v -= l * done[i]);
-                }
-            }
-        },
-    );
+    cholesky_in_place(columns, Default::default(), Par::Seq, room, Spec::default()).ok()?;
+    let pivot = |j: usize| lower[j * d + j] * lower[j * d + j];
+    (0..d).all(|j| is_clear(pivot(j), matrix[[j, j]])).then_some(lower)
 }
 
 /// Returns the lower triangle of a matrix (D, D) in column-major order; zeros above.
@@ -418,18 +500,48 @@ mod tests {
     use super::*;
     use ndarray::array;
 
+    fn matrix(d: usize, shift: usize) -> Array2<f64> {
+        let a = Array2::from_shape_fn((d, d), |(i, j)| ((3 * i + 5 * j + i * j + shift) % 7) as f64 - 3.0);
+        a.dot(&a.t()) + Array2::<f64>::eye(d) * d as f64
+    }
+
+    /// Sizes around those of a register and of both ways. Each product is off by rounding errors of its terms, whose
+    /// sizes the condition of some hundreds multiplies.
     #[test]
     fn the_factor_inverts_the_covariance() {
-        let s = array![[4.0, 2.0, 0.6], [2.0, 3.0, 0.4], [0.6, 0.4, 1.5]];
-        let u = precision_cholesky(s.view()).unwrap();
-        assert_eq!((u[[1, 0]], u[[2, 0]], u[[2, 1]]), (0.0, 0.0, 0.0));
-        let unit = u.t().dot(&s).dot(&u);
-        for ((i, j), v) in unit.indexed_iter() {
-            assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
+        for d in [1, 3, 8, 13, 31, 32, 33, 50] {
+            let s = matrix(d, 0);
+            let (u, l) = (precision_cholesky(s.view()).unwrap(), cholesky(s.view()).unwrap());
+            let is_unit = |what: &str, product: Array2<f64>| {
+                let off = (&product - &Array2::<f64>::eye(d)).fold(0.0, |most: f64, v| v.abs().max(most));
+                assert!(off < 1e-11, "{what} {d}: {off}");
+            };
+            is_unit("UᵀΣU", u.t().dot(&s).dot(&u));
+            is_unit("UᵀL", u.t().dot(&l));
+            is_unit("Σ⁻¹Σ", inverse(s.view()).unwrap().dot(&s));
+            for ((i, j), v) in l.indexed_iter() {
+                assert!(i >= j || (*v == 0.0 && u[[j, i]] == 0.0), "{d}: ({i}, {j})");
+            }
         }
-        let unit = inverse(s.view()).unwrap().dot(&s);
-        for ((i, j), v) in unit.indexed_iter() {
-            assert!((v - f64::from(u8::from(i == j))).abs() < 1e-14);
+    }
+
+    /// Also groups that are not full, and a matrix that is not positive definite among others.
+    #[test]
+    fn matrices_side_by_side_have_the_bits_of_each_alone() {
+        for (k, d) in [(1, 5), (8, 13), (11, 32), (3, 40)] {
+            let mut all = Array3::zeros((k, d, d));
+            for (c, mut to) in all.outer_iter_mut().enumerate() {
+                to.assign(&matrix(d, c));
+            }
+            if k > 1 {
+                all[[k - 1, 2, 2]] = -1.0;
+            }
+            let mut u = Array3::zeros((k, d, d));
+            let failures = precision_cholesky_of_each(all.view(), &mut u);
+            assert_eq!(failures, if k > 1 { vec![(k - 1, 2)] } else { vec![] });
+            for (c, (s, u)) in all.outer_iter().zip(u.outer_iter()).enumerate() {
+                assert_eq!(u, precision_cholesky(s).unwrap_or_else(|_| Array2::zeros((d, d))), "{c} of {k}, {d}");
+            }
         }
     }
 

@@ -165,12 +165,10 @@ pub fn of_full(mixture: &Mixture, frame: &Frame, parameters: &DeviceParameters<f
     let Covariances::Full(covariances) = mixture.covariances() else { return None };
     let m = products(d, true);
     let mut coefficients = vec![0.0; k * m];
-    let rows = coefficients.par_chunks_exact_mut(m).enumerate();
-    let component = |(c, row): (usize, &mut [f32])| {
+    let component = |c: usize, Coefficients { second, first, constant }: Coefficients, row: &mut [f32]| {
         if parameters.weight[c] == 0.0 {
             return Component::DEAD;
         }
-        let Coefficients { second, first, constant } = Coefficients::new(parameters, c);
         // The number one follows the features.
         let (means, sizes): (Vec<_>, Vec<_>) =
             (0..d).map(|j| mean_and_size(mixture, frame, c, j)).chain([(1.0, 1.0)]).unzip();
@@ -190,7 +188,7 @@ pub fn of_full(mixture: &Mixture, frame: &Frame, parameters: &DeviceParameters<f
             Component::error(of_terms, largest, m),
         )
     };
-    let components = map_rows(rows, at_once(d * d * d / 4), component);
+    let components = Coefficients::map(parameters, &mut coefficients, at_once(d * d * d / 8), component);
     let offset = parameters.offset + missing(mixture, &components);
     let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
     exact.then(|| self::parameters(mixture, coefficients, &components, offset))

@@ -6,11 +6,13 @@ use gmm_core::backends::device_parameters::{
     ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
 };
 use gmm_core::data::frame::Frame;
-use gmm_core::model::linalg::{row_major, sum_of, vectorised};
+use gmm_core::model::linalg::{LANES, map_rows, row_major, sum_of, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
+use rayon::prelude::*;
 use std::f64::consts::LOG2_E;
 use std::mem::take;
+use std::ops::Range;
 
 /// The largest expected error of an exponent (root mean square, in units of log₂) for these kernels. Rounding errors
 /// differ between samples, so sums over samples are far nearer to the truth.
@@ -100,10 +102,10 @@ impl Component {
         parameters: &DeviceParameters<f32>,
         frame: &Frame,
         c: usize,
+        coefficients: &Coefficients,
         row: &mut [f32],
     ) -> Self {
         let d = parameters.n_features;
-        let coefficients = Coefficients::new(parameters, c);
         let sizes: Vec<f64> = (0..d).map(|j| mean_and_size(mixture, frame, c, j).1).collect();
         let (of_terms, largest) = vectorised(
             #[inline(always)]
@@ -270,29 +272,64 @@ pub(super) struct Coefficients {
 }
 
 impl Coefficients {
-    /// From t = A·x + b and the exponent's seed − |t|².
-    pub(super) fn new(parameters: &DeviceParameters<f32>, c: usize) -> Self {
+    /// Returns the result of `f` for each component, its coefficients, and its row of `rows` (K, M), in order.
+    pub(super) fn map<R: Send>(
+        parameters: &DeviceParameters<f32>,
+        rows: &mut [f32],
+        at_once: usize,
+        f: impl Fn(usize, Self, &mut [f32]) -> R + Send + Sync,
+    ) -> Vec<R> {
+        let m = rows.len() / parameters.n_components;
+        let groups = rows.par_chunks_mut(LANES * m).enumerate();
+        let of_groups = map_rows(groups, at_once.div_ceil(LANES), |(group, rows)| {
+            let components = group * LANES..group * LANES + rows.len() / m;
+            let coefficients = Self::side_by_side(parameters, components.clone());
+            let of_each = components.zip(coefficients).zip(rows.chunks_exact_mut(m));
+            of_each.map(|((c, coefficients), row)| f(c, coefficients, row)).collect::<Vec<_>>()
+        });
+        of_groups.into_iter().flatten().collect()
+    }
+
+    /// Returns those of up to [`LANES`] components, from t = A·x + b and the exponent's seed − |t|².
+    fn side_by_side(parameters: &DeviceParameters<f32>, components: Range<usize>) -> Vec<Self> {
         let d = parameters.n_features;
-        let shift = &parameters.shift[c * d..][..d];
-        let matrix = parameters.triangle(c);
-        let (mut second, mut first, mut constant) =
-            (vec![0.0; triangle(d)], vec![0.0; d], f64::from(parameters.seed[c]));
+        // A and b of each component in its lane.
+        let mut matrices = vec![[0.0; LANES]; triangle(d)];
+        let mut shifts = vec![[0.0; LANES]; d];
+        for (lane, c) in components.clone().enumerate() {
+            matrices.iter_mut().zip(parameters.triangle(c)).for_each(|(to, a)| to[lane] = f64::from(*a));
+            shifts.iter_mut().zip(&parameters.shift[c * d..][..d]).for_each(|(to, b)| to[lane] = f64::from(*b));
+        }
+        let (mut second, mut first) = (vec![[0.0; LANES]; triangle(d)], vec![[0.0; LANES]; d]);
         vectorised(
             #[inline(always)]
             || {
-                for (row, b) in shift.iter().enumerate() {
-                    let (a, b) = (&matrix[triangle(row)..][..=row], f64::from(*b));
-                    constant -= b * b;
-                    for (i, &ai) in a.iter().enumerate() {
-                        let ai = f64::from(ai);
-                        first[i] -= 2.0 * ai * b;
-                        let to = &mut second[triangle(i)..][..=i];
-                        to.iter_mut().zip(a).for_each(|(to, aj)| *to -= 2.0 * ai * f64::from(*aj));
+                for i in 0..d {
+                    let rows = || (i..d).map(|row| &matrices[triangle(row)..][..=row]);
+                    for j in 0..=i {
+                        second[triangle(i) + j] = twice_products(rows().map(|row| (&row[i], &row[j])));
                     }
+                    first[i] = twice_products(rows().zip(&shifts[i..]).map(|(row, b)| (&row[i], b)));
                 }
             },
         );
-        (0..d).for_each(|i| second[triangle(i) + i] /= 2.0);
-        Self { second, first, constant }
+        let of_component = |(lane, c): (usize, usize)| {
+            let of_lane = |numbers: &[[f64; LANES]]| numbers.iter().map(|v| v[lane]).collect::<Vec<_>>();
+            let mut second = of_lane(&second);
+            (0..d).for_each(|i| second[triangle(i) + i] /= 2.0);
+            let constant = shifts.iter().fold(f64::from(parameters.seed[c]), |rest, b| rest - b[lane] * b[lane]);
+            Self { second, first: of_lane(&first), constant }
+        };
+        components.enumerate().map(of_component).collect()
     }
+}
+
+/// Returns −2·Σ a·b in each lane.
+#[inline(always)]
+fn twice_products<'a>(pairs: impl Iterator<Item = (&'a [f64; LANES], &'a [f64; LANES])>) -> [f64; LANES] {
+    let mut sums = [0.0; LANES];
+    for (a, b) in pairs {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum -= 2.0 * a * b);
+    }
+    sums
 }

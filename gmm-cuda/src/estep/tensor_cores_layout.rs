@@ -3,9 +3,9 @@ use super::centres::{distance, larger, mean_in_frame};
 use super::linear::{self, FAR, LinearTerm};
 use super::moments::{Moments, Quadratic};
 use super::products_shapes::{Shapes, products};
-use super::split_component::{Component, TOTAL_ERROR, largest, of_observed, pair_of_halves, power};
+use super::split_component::{Coefficients, Component, TOTAL_ERROR, largest, of_observed, pair_of_halves, power};
 use super::whitened_shapes::WhitenedShapes;
-use gmm_core::backends::device_parameters::{ColumnConstants, DeviceParameters, Matrices, numbers_in, triangle};
+use gmm_core::backends::device_parameters::{ColumnConstants, DeviceParameters, numbers_in, triangle};
 use gmm_core::data::frame::Frame;
 use gmm_core::model::covariances::CovarianceType;
 use gmm_core::model::linalg::{at_once, map_rows, matrices_at_once, vectorised};
@@ -59,28 +59,30 @@ impl TensorCoresLayout {
         let (k, d) = mixture.means().dim();
         let full = parameters.has_triangles();
         let mut coefficients = numbers_in(memory, k * products(d, full));
-        // So many that waking the threads does not cost more than they save.
-        let at_once = if full { matrices_at_once(k, d, products(d, true) * d / 8) } else { at_once(d) };
-        let rows = coefficients.par_chunks_exact_mut(products(d, full)).enumerate();
-        let component = |(c, row): (usize, &mut [f32])| {
-            let component = match parameters.matrices {
-                _ if parameters.weight[c] == 0.0 => {
-                    row.fill(0.0);
-                    return (Component::DEAD, 0.0);
-                }
-                Matrices::Diagonal => Component::diagonal(&parameters, c, row),
-                _ => Component::products(mixture, &parameters, frame, c, row),
-            };
-            let distance = match parameters.matrices {
-                Matrices::Diagonal => largest(&parameters.shift[c * d..][..d]).into(),
-                _ => {
-                    let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
-                    distance(&parameters, c, &mean)
-                }
-            };
-            (component, component.error_at(distance))
+        let dead = |c: usize, row: &mut [f32]| {
+            row.fill(0.0);
+            (parameters.weight[c] == 0.0).then_some((Component::DEAD, 0.0))
         };
-        let (components, errors): (Vec<_>, Vec<f64>) = map_rows(rows, at_once, component).into_iter().unzip();
+        let of_each = if full {
+            // So many that waking the threads does not cost more than they save.
+            let at_once = matrices_at_once(k, d, products(d, true) * d / 16);
+            Coefficients::map(&parameters, &mut coefficients, at_once, |c, coefficients, row| {
+                dead(c, row).unwrap_or_else(|| {
+                    let component = Component::products(mixture, &parameters, frame, c, &coefficients, row);
+                    let mean: Vec<f32> = mean_in_frame(mixture, &parameters, frame, c).collect();
+                    (component, component.error_at(distance(&parameters, c, &mean)))
+                })
+            })
+        } else {
+            let rows = coefficients.par_chunks_exact_mut(products(d, false)).enumerate();
+            map_rows(rows, at_once(d), |(c, row)| {
+                dead(c, row).unwrap_or_else(|| {
+                    let component = Component::diagonal(&parameters, c, row);
+                    (component, component.error_at(largest(&parameters.shift[c * d..][..d]).into()))
+                })
+            })
+        };
+        let (components, errors): (Vec<_>, Vec<f64>) = of_each.into_iter().unzip();
         let of_gaps = parameters.gaps.is_some().then(|| mixture.clone());
         Self { mixture: of_gaps, coefficients, ..Self::of(mixture, parameters, components, errors) }
     }

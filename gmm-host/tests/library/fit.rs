@@ -333,9 +333,8 @@ fn integer_weights_fit_as_repeated_rows() {
         let a = fit(p.clone(), &mut weighted(x.view(), w.view()));
         let b = fit(p, &mut reference(repeated.view()));
         // Twenty iterations amplify rounding by the slowest rate of EM.
-        assert_all_close("bounds", a.lower_bounds, b.lower_bounds, 1e-10, 1.0);
-        assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-9, 1.0);
-        assert_all_close("covariances", a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-9, 1.0);
+        assert_all_close("bounds", &a.lower_bounds, &b.lower_bounds, 1e-10, 1.0);
+        assert_mixtures_close("fits", &a.mixture, &b.mixture, 1e-9, 1.0);
     }
 }
 
@@ -360,15 +359,11 @@ fn chunks_fit_as_the_whole() {
     assert_eq!((parts.n_samples(), parts.n_features(), parts.n_chunks()), (200, 3, 4));
     for t in CovarianceType::ALL {
         let m = mixture(16, t, 3, 3, 5.0);
-        assert_statistics_close(&parts.statistics(&m).unwrap(), &whole.statistics(&m).unwrap(), 1e-12, 1.0);
-        assert_close("total", parts.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap(), 1e-14, 0.0);
-        assert_eq!(parts.score_samples(&m).unwrap(), whole.score_samples(&m).unwrap());
-        assert_eq!(parts.predict(&m).unwrap(), whole.predict(&m).unwrap());
-        assert_eq!(parts.predict_proba(&m).unwrap(), whole.predict_proba(&m).unwrap());
+        assert_evaluators_agree(&format!("{t}"), &mut parts, &mut whole, &m, Allowed::all(1e-12));
         let p = params(3, t).tol(0.0).max_iter(10).random_state(3);
         let (a, b) = (fit(p.clone(), &mut parts), fit(p, &mut whole));
         assert_all_close("bounds", a.lower_bounds, b.lower_bounds, 1e-11, 1.0);
-        assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-10, 1.0);
+        assert_all_close("means", a.mixture.means(), b.mixture.means(), 1e-10, 1.0);
     }
     let order = [150, 3, 40, 199, 41, 3];
     let rows = parts.rows(&order).unwrap();
@@ -403,7 +398,7 @@ fn stepwise_em_approaches_the_fit() {
     let bound = em.partial_fit(&mut reference(x.view())).unwrap();
     let once = fit(params(3, CovarianceType::Diag).start(first.clone()).max_iter(1), &mut reference(x.view()));
     assert_close("bound", bound, once.lower_bound(), 1e-14, 0.0);
-    assert_all_close("means", em.mixture().means().to_owned(), once.mixture.means().to_owned(), 1e-12, 1.0);
+    assert_all_close("means", em.mixture().means(), once.mixture.means(), 1e-12, 1.0);
     assert!(matches!(
         StepwiseEm::new(first, 0.5, 1e-6, Freeze::default()),
         Err(Error::BadParameter { name: "decay", .. })
@@ -515,26 +510,8 @@ fn samples_have_the_mixtures_moments() {
             let mean = part.mean_axis(Axis(0)).unwrap();
             let centred = &part - &mean;
             let covariance = centred.t().dot(&centred) / rows.len() as f64;
-            let want = Array2::from_shape_fn((3, 3), |(i, j)| match m.covariances() {
-                Covariances::Full(v) => v[[c, i, j]],
-                Covariances::Tied(v) => v[[i, j]],
-                Covariances::Diag(v) => {
-                    if i == j {
-                        v[[c, i]]
-                    } else {
-                        0.0
-                    }
-                }
-                Covariances::Spherical(v) => {
-                    if i == j {
-                        v[c]
-                    } else {
-                        0.0
-                    }
-                }
-            });
-            let worst =
-                (covariance - want).iter().chain((mean - m.means().row(c)).iter()).fold(0.0f64, |m, v| m.max(v.abs()));
+            let difference = covariance - m.matrix(c);
+            let worst = difference.iter().chain(&(mean - m.means().row(c))).fold(0.0f64, |m, v| m.max(v.abs()));
             assert!(worst < 0.3, "{t}: {worst}");
         }
         let label = m.sample(0, 1).unwrap();
@@ -602,7 +579,7 @@ fn far_and_wide_data_are_fitted_as_near_ones() {
     for (shift, scale) in [(shift, 1.0), (0.0, scale), (0.0, 1.0 / scale)] {
         let moved = x.mapv(|v| v * scale + shift);
         let far = fit(p.clone(), &mut reference(moved.view())).mixture;
-        assert_all_close("means", far.means().mapv(|v| (v - shift) / scale), near.means().to_owned(), 1e-8, 1.0);
+        assert_all_close("means", far.means().mapv(|v| (v - shift) / scale), near.means(), 1e-8, 1.0);
         let covariances = far.covariances().iter().map(|v| v / (scale * scale));
         assert_all_close("covariances", covariances, near.covariances().iter(), 1e-8, 1.0);
     }
@@ -721,14 +698,13 @@ fn bad_parameters_are_refused() {
 #[test]
 fn given_responsibilities_make_statistics() {
     let x = normal(28, 50, 2, 0.0);
-    let labels: Vec<usize> = (0..50).map(|i| i % 2).collect();
-    let r = Array2::from_shape_fn((50, 2), |(i, c)| f64::from(u8::from(labels[i] == c)));
+    let r = of_classes(50, 2, |i| i % 2);
     let m =
         Statistics::from_responsibilities(x.view(), r.view(), CovarianceType::Diag).unwrap().to_mixture(0.0).unwrap();
     let even = x.slice(s![..;2, ..]);
-    assert_all_close("mean", m.means().row(0).to_owned(), even.mean_axis(Axis(0)).unwrap(), 1e-14, 1.0);
+    assert_all_close("mean", m.means().row(0), even.mean_axis(Axis(0)).unwrap(), 1e-14, 1.0);
     let Covariances::Diag(v) = m.covariances() else { unreachable!() };
-    assert_all_close("variance", v.row(0).to_owned(), even.var_axis(Axis(0), 0.0), 1e-13, 1.0);
+    assert_all_close("variance", v.row(0), even.var_axis(Axis(0), 0.0), 1e-13, 1.0);
     let short = r.slice(s![..49, ..]);
     assert!(matches!(
         Statistics::from_responsibilities(x.view(), short, CovarianceType::Diag),
@@ -963,14 +939,11 @@ fn equal_means_are_the_likeliest() {
         assert_eq!(mixture.means().row(0), mixture.means().row(1), "{t}");
         assert_ne!(mixture.means().row(0), mixture.means().row(2), "{t}");
         let statistics = data.statistics(mixture).unwrap();
+        let precisions = mixture.precisions();
+        let precisions = Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), precisions).unwrap();
         let score = |c: usize| {
-            let precision = match mixture.precisions() {
-                Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-                Covariances::Tied(v) => v,
-                Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
-                Covariances::Spherical(v) => Array2::eye(2) * v[c],
-            };
-            precision.dot(&(&statistics.means().row(c) - &mixture.means().row(c))) * statistics.counts()[c]
+            let away = &statistics.means().row(c) - &mixture.means().row(c);
+            precisions.matrix(c).dot(&away) * statistics.counts()[c]
         };
         let (both, one) = (score(0) + score(1), score(0));
         let largest = |v: &Array1<f64>| v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));

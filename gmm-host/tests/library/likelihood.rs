@@ -1,6 +1,8 @@
 //! Log-likelihoods of every backend, against each other and known properties.
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use gmm_host::{
+    CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Order, ReferenceEvaluator, Samples,
+};
 use ndarray::{Array1, Array2, ArrayView2, Axis, array, s};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -132,24 +134,9 @@ fn fixed_case_of_the_talk() {
 
 #[test]
 fn sizes_that_fit_no_tile() {
-    for (n, d, k) in [
-        (1, 1, 1),
-        (1, 13, 8),
-        (2, 1, 3),
-        (3, 2, 1),
-        (7, 3, 9),
-        (15, 5, 2),
-        (16, 4, 4),
-        (17, 1, 1),
-        (63, 7, 3),
-        (64, 64, 2),
-        (65, 65, 5),
-        (129, 63, 3),
-        (255, 13, 33),
-        (257, 130, 2),
-        (1000, 2, 17),
-        (4097, 3, 2),
-    ] {
+    let all = "1x1x1 1x13x8 2x1x3 3x2x1 7x3x9 15x5x2 16x4x4 17x1x1 63x7x3 64x64x2 65x65x5 129x63x3 255x13x33 257x130x2 \
+        1000x2x17 4097x3x2";
+    for (n, d, k) in sizes(all) {
         for t in TYPES {
             let data = Data::new(&normal(n as u64, n, d, 0.3));
             assert_all_agree(&format!("N={n} D={d} K={k} {t}"), &data, &mixture(d as u64, t, k, d, 0.3));
@@ -306,9 +293,7 @@ fn a_million_samples() {
     )
     .unwrap();
     for offset in [0.0, 1e4] {
-        let moved = |m: &Mixture| {
-            Mixture::new(m.weights().to_owned(), m.means().mapv(|v| v + offset), m.covariances().clone()).unwrap()
-        };
+        let moved = |m: &Mixture| with_means(m, m.means().mapv(|v| v + offset));
         let (m, near) = (moved(&m), moved(&near));
         data = Data::new(&(&data.f64 + offset));
         let truth = data.reference().log_likelihood(&m).unwrap();
@@ -465,14 +450,7 @@ proptest! {
         let (mut rows, mut components): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (0..k).collect());
         rows.shuffle(&mut rng);
         components.shuffle(&mut rng);
-        let covariances = match m.covariances() {
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &components)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &components)),
-            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &components)),
-            tied => tied.clone(),
-        };
-        let (weights, means) = (m.weights().select(Axis(0), &components), m.means().select(Axis(0), &components));
-        let shuffled_m = Mixture::new(weights, means, covariances).unwrap();
+        let shuffled_m = m.sorted(&Order::Permutation(components)).unwrap();
         let scores = x.reference().score_samples(&m).unwrap();
         let shuffled = Data { f64: x.f64.select(Axis(0), &rows), f32: x.f32.select(Axis(0), &rows) };
         let mut before = Vec::new();
@@ -491,12 +469,7 @@ proptest! {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 2);
         let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.1..1.0));
         let same = vec![0; k];
-        let covariances = match one.covariances() {
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &same)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &same)),
-            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &same)),
-            tied => tied.clone(),
-        };
+        let covariances = one.covariances().select(&same);
         let many = Mixture::new(&weights / weights.sum(), one.means().select(Axis(0), &same), covariances).unwrap();
         let scores = x.reference().score_samples(&one).unwrap();
         x.with_backends(|name, e, float64| {

@@ -36,8 +36,8 @@ fn columns_get_mean_zero_and_deviation_one() {
     let repeated = x.select(Axis(0), &repeated);
     let a = Standardization::of(&Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap()).unwrap();
     let b = Standardization::of(&Samples::from_f64(repeated.view()).unwrap()).unwrap();
-    assert_all_close("weighted means", a.mean().clone(), b.mean().clone(), 1e-12, 1e-8);
-    assert_all_close("weighted scales", a.scale().clone(), b.scale().clone(), 1e-12, 0.0);
+    assert_all_close("weighted means", a.mean(), b.mean(), 1e-12, 1e-8);
+    assert_all_close("weighted scales", a.scale(), b.scale(), 1e-12, 0.0);
 
     // float32 samples are rounded once.
     let x32 = x.mapv(|v| v as f32);
@@ -58,8 +58,8 @@ fn parts_add_up() {
         Standardization::of(&Samples::with_missing(x.slice(s![rows, ..])).unwrap()).unwrap()
     };
     let (all, parts) = (of(0..10_000), of(0..3_000).merged(&of(3_000..10_000)).unwrap());
-    assert_all_close("means", parts.mean().clone(), all.mean().clone(), 1e-12, 1e-8);
-    assert_all_close("scales", parts.scale().clone(), all.scale().clone(), 1e-12, 0.0);
+    assert_all_close("means", parts.mean(), all.mean(), 1e-12, 1e-8);
+    assert_all_close("scales", parts.scale(), all.scale(), 1e-12, 0.0);
     assert_close("log scale", parts.log_scale(), all.log_scale(), 1e-12, 0.0);
     assert_eq!((parts.mean()[3], parts.scale()[3]), (0.1, 1.0));
 }
@@ -70,7 +70,7 @@ fn one_scale_keeps_spherical_covariances() {
     let x = array![[1.0, 0.0], [3.0, 4.0], [5.0, 8.0]];
     let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap().isotropic();
     let scale = ((8.0 / 3.0 + 32.0 / 3.0) / 2.0f64).sqrt();
-    assert_all_close("scales", standard.scale().clone(), [scale; 2], 1e-15, 0.0);
+    assert_all_close("scales", standard.scale(), [scale; 2], 1e-15, 0.0);
     let m = mixture(2, CovarianceType::Spherical, 3, 2, 0.0);
     let restored = standard.restore(&m).unwrap();
     let expected = m.covariances().iter().map(|v| v * scale * scale);
@@ -92,7 +92,7 @@ fn initial_parameters_are_standardised() {
     let params = GaussianMixtureParams::new(3).covariance_type(CovarianceType::Diag).max_iter(0);
     let params = params.means_init(start.means().to_owned()).precisions_init(start.precisions());
     let fit = params.standardized(&standard).unwrap().fit(&z).unwrap();
-    assert_all_close("means", fit.mixture.means().to_owned(), given.means().to_owned(), 1e-10, 1.0);
+    assert_all_close("means", fit.mixture.means(), given.means(), 1e-10, 1.0);
     assert_all_close("covariances", fit.mixture.covariances().iter(), given.covariances().iter(), 1e-12, 0.0);
 }
 
@@ -114,7 +114,7 @@ fn mixtures_go_to_standardised_units_and_back() {
         let got = reference(x).score_samples(&restored).unwrap() + standard.log_scale();
         assert_all_close(t.name(), got, reference(z).score_samples(&m).unwrap(), 1e-8, 1.0);
         let back = standard.standardize(&restored, t).unwrap();
-        assert_all_close("means", back.means().to_owned(), m.means().to_owned(), 1e-9, 1.0);
+        assert_all_close("means", back.means(), m.means(), 1e-9, 1.0);
         assert_all_close("covariances", back.covariances().iter(), m.covariances().iter(), 1e-12, 1.0);
     }
     // A mixture without a counterpart of the same covariance type.
@@ -139,8 +139,8 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
         let fit = params.clone().check().unwrap().fit(&mut reference(x.view())).unwrap();
         let restored = standard.restore_fit(&fit).unwrap();
         let back = standard.standardize_fit(&restored, CovarianceType::Full).unwrap();
-        assert_all_close("bounds", back.lower_bounds.clone(), fit.lower_bounds.clone(), 1e-14, 1.0);
-        assert_all_close("means", back.mixture.means().to_owned(), fit.mixture.means().to_owned(), 1e-10, 1.0);
+        assert_all_close("bounds", &back.lower_bounds, &fit.lower_bounds, 1e-14, 1.0);
+        assert_all_close("means", back.mixture.means(), fit.mixture.means(), 1e-10, 1.0);
         fits.push(restored);
     }
     let (a, b) = (&fits[0], &fits[1]);
@@ -148,7 +148,7 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
     assert_all_close(
         "mean",
         b.mixture.means().column(1).mapv(|v| (v - 7.0) * 1e4),
-        a.mixture.means().column(1).to_owned(),
+        a.mixture.means().column(1),
         1e-9,
         1.0,
     );
@@ -189,8 +189,8 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let elbo = found.elbo() - 300.0 * standard.log_scale();
             assert_close(&what, restored.elbo(), elbo, 1e-12, 100.0);
             let back = standard.standardize_fit(&restored, t).unwrap();
-            assert_all_close(&what, back.lower_bounds.clone(), found.lower_bounds.clone(), 1e-13, 100.0);
-            assert_all_close(&what, back.mixture.means().to_owned(), found.mixture.means().to_owned(), 1e-10, 1.0);
+            assert_all_close(&what, &back.lower_bounds, &found.lower_bounds, 1e-13, 100.0);
+            assert_all_close(&what, back.mixture.means(), found.mixture.means(), 1e-10, 1.0);
             let (a, b) = (&back.mixture.prior().covariance, &found.mixture.prior().covariance);
             assert_all_close(&what, a.iter(), b.iter(), 1e-12, 0.0);
             if t == CovarianceType::Spherical {
@@ -205,7 +205,7 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             // The rounding of the moved column, 10⁻¹², times its 10⁴.
             let near = |what: &str, a: &Fit<VariationalMixture>, b: &Fit<VariationalMixture>| {
                 assert_close(what, a.lower_bound(), b.lower_bound(), 1e-10, 100.0);
-                assert_all_close(what, a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-10, 1.0);
+                assert_all_close(what, a.mixture.means(), b.mixture.means(), 1e-10, 1.0);
                 assert_all_close(what, a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-8, 1e-8);
             };
             near(&what, &restored, &direct);

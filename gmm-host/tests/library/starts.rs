@@ -1,5 +1,5 @@
 //! Starts given by a caller, for one fit and for many, and selection among models of any method.
-use crate::common::{blobs, reference};
+use crate::common::{blobs, of_classes, reference};
 use gmm_host::{
     BayesianGaussianMixtureParams, Checked, CovarianceType, Em, Error, Evaluator, Fit, FitOptions, Fitting,
     GaussianMixtureParams, InitParams, ManyStarts, MapPrior, Mixture, Ranked, Result, RunStart, Samples,
@@ -36,7 +36,7 @@ fn go<M>(_: &gmm_host::Iteration<'_, M>) -> ControlFlow<()> {
 
 /// Returns the statistics of three clusters, by row number modulo 3.
 fn clusters(x: &Array2<f64>) -> Statistics {
-    let resp = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| f64::from(u8::from(i % 3 == c)));
+    let resp = of_classes(x.nrows(), 3, |i| i % 3);
     Statistics::from_responsibilities(x.view(), resp.view(), CovarianceType::Full).unwrap()
 }
 

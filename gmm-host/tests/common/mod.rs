@@ -8,14 +8,15 @@ pub mod precision;
 pub mod sweep;
 
 use gmm_host::{
-    CentredSums, CovarianceType, Covariances, CpuEvaluator, Evaluator, Fit, Mixture, ReferenceEvaluator, Samples,
-    ShardedEvaluator, Statistics,
+    CentredSums, Checked, CovarianceType, Covariances, CpuEvaluator, Evaluator, Fit, Fitting, Iteration, Method,
+    Mixture, ReferenceEvaluator, Samples, ShardedEvaluator, Statistics,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 use std::borrow::Borrow;
+use std::ops::ControlFlow;
 
 /// Returns the configuration of every property test, with the same cases in each run. A failing case is written to a
 /// `.proptest-regressions` file beside the test's source, to be committed, and is tried first from then on.
@@ -98,6 +99,55 @@ pub fn mixture(seed: u64, covariance_type: CovarianceType, k: usize, d: usize, o
 /// Returns the mixture with other means.
 pub fn with_means(m: &Mixture, means: Array2<f64>) -> Mixture {
     Mixture::new(m.weights().to_owned(), means, m.covariances().clone()).unwrap()
+}
+
+/// The callback that lets a fit go on.
+pub fn go<M>(_: &Iteration<'_, M>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Fits, and shows each iteration.
+pub fn watched<M: Method>(
+    model: &Checked<Fitting<M>>,
+    evaluator: &mut dyn Evaluator,
+    mut show: impl FnMut(&Iteration<'_, M::Model>),
+) -> Fit<M::Model> {
+    let shown = &mut |i: &Iteration<'_, M::Model>| {
+        show(i);
+        ControlFlow::Continue(())
+    };
+    model.fit_with(evaluator, shown).unwrap()
+}
+
+/// Interrupts a fit in this run and iteration. Returns the fit as it is there, and the best of the runs before.
+pub fn interrupted<M: Method<Model: Clone>>(
+    model: &Checked<Fitting<M>>,
+    evaluator: &mut dyn Evaluator,
+    (run, iteration): (usize, usize),
+) -> (Fit<M::Model>, Option<Fit<M::Model>>) {
+    let mut last = None;
+    let stop = &mut |i: &Iteration<'_, M::Model>| {
+        if (i.run, i.iteration) != (run, iteration) {
+            return ControlFlow::Continue(());
+        }
+        last = Some((i.fit.clone(), i.best.cloned()));
+        ControlFlow::Break(())
+    };
+    assert!(model.fit_with(evaluator, stop).unwrap().stopped);
+    last.unwrap()
+}
+
+/// Checks that bounds fall nowhere by more than is `allowed` beside the larger one.
+#[track_caller]
+pub fn assert_rises(what: &str, bounds: &[f64], allowed: impl Fn(f64) -> f64) {
+    for (i, pair) in bounds.windows(2).enumerate() {
+        assert!(pair[1] >= pair[0] - allowed(pair[0]), "{what}, iteration {i}: {pair:?}");
+    }
+}
+
+/// Runs `work` with this many threads of rayon.
+pub fn with_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(work)
 }
 
 pub fn reference(x: ArrayView2<'_, f64>) -> ReferenceEvaluator {

@@ -43,11 +43,6 @@ fn assert_same(what: &str, many: &Result<Fit>, alone: &Result<Fit>) {
     }
 }
 
-/// Runs `work` with this many threads of rayon.
-fn with_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
-    rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(work)
-}
-
 #[test]
 fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
     let (x, group) = grouped();

@@ -1,13 +1,12 @@
 //! The fourteen covariance models against R's mclust 6.0.0 (R 4.2.2).
-use crate::common::{self, blobs, reference, weighted};
+use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, Callback, CovarianceModel, CpuEvaluator, Criterion, Error, Evaluator,
-    GaussianMixtureParams, Hierarchy, InitParams, Iteration, MapPrior, Me, Samples, Standardization, Statistics,
-    Transformation, me, quantile_classes, select,
+    BayesianGaussianMixtureParams, CovarianceModel, CpuEvaluator, Criterion, Error, Evaluator, GaussianMixtureParams,
+    Hierarchy, InitParams, MapPrior, Me, Samples, Standardization, Statistics, Transformation, me, quantile_classes,
+    select,
 };
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array1, Array2, Axis, array};
-use std::ops::ControlFlow;
 
 /// The measurements of iris (150, 4) and the species.
 pub fn iris() -> (Array2<f64>, Vec<usize>) {
@@ -19,7 +18,7 @@ pub fn iris() -> (Array2<f64>, Vec<usize>) {
 
 /// The statistics of rows in classes.
 fn of_classes(x: &Array2<f64>, classes: &[usize], k: usize, model: CovarianceModel) -> Statistics {
-    let z = common::of_classes(x.nrows(), k, |i| classes[i]);
+    let z = crate::common::of_classes(x.nrows(), k, |i| classes[i]);
     Statistics::from_responsibilities(x.view(), z.view(), model.form()).unwrap()
 }
 
@@ -215,12 +214,12 @@ fn the_table_of_iris_is_that_of_mclust() {
     let mut evaluator = CpuEvaluator::of_this_thread(Samples::from_f64(x.view()).unwrap());
     let params = GaussianMixtureParams::new(1).init_params(InitParams::Hierarchical).reg_covar(0.0).tol(1e-7);
     let params = params.max_iter(1000);
-    let go: Callback<'_> = &mut |_| ControlFlow::Continue(());
-    let chosen = select(&mut evaluator, &params, &[1, 2, 3], &CovarianceModel::ALL, Criterion::Bic, go).unwrap();
+    let all = &CovarianceModel::ALL;
+    let chosen = select(&mut evaluator, &params, &[1, 2, 3], all, Criterion::Bic, &mut go).unwrap();
     let best = chosen.table[chosen.best];
     assert_eq!((best.covariance_type, best.n_components), (CovarianceModel::VEV, 2));
     assert!((best.criterion - 561.7284621).abs() < 1e-3, "{best:?}");
-    let icl = select(&mut evaluator, &params, &[2], &[CovarianceModel::VEV], Criterion::Icl, go).unwrap();
+    let icl = select(&mut evaluator, &params, &[2], &[CovarianceModel::VEV], Criterion::Icl, &mut go).unwrap();
     assert!((icl.table[0].criterion - 561.72887565114).abs() < 1e-3, "{:?}", icl.table[0]);
 }
 
@@ -232,14 +231,11 @@ fn fits_of_every_model_keep_its_parts() {
     for model in CovarianceModel::ALL {
         let params = GaussianMixtureParams::new(3).covariance_type(model).tol(0.0).max_iter(12);
         let mut middle = None;
-        let fit =
-            params.clone().check().unwrap().fit_with(&mut reference(x.view()), &mut |iteration: &Iteration<'_>| {
-                if iteration.iteration == 5 {
-                    middle = Some(iteration.fit.clone());
-                }
-                ControlFlow::Continue(())
-            });
-        let fit = fit.unwrap();
+        let fit = watched(&params.clone().check().unwrap(), &mut reference(x.view()), |i| {
+            if i.iteration == 5 {
+                middle = Some(i.fit.clone());
+            }
+        });
         assert!(fit.retained.is_empty() && fit.mixture.covariance_model() == model, "{model}");
         // Rounding of sums of 240 terms.
         let falls = fit.lower_bounds.windows(2).any(|pair| pair[1] < pair[0] - 1e-12);

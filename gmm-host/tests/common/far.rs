@@ -63,9 +63,8 @@ fn assert_true(load: Load, samples: Samples<'_>, m: &Mixture, what: &str) {
     batch.iter().for_each(|total| near(*total, expected.sum(), scale, &format!("{what}, batch")));
     assert_eq!(e.predict(m).unwrap(), truth.predict(m).unwrap(), "{what}");
     let (got, expected) = (e.predict_proba(m).unwrap(), truth.predict_proba(m).unwrap());
-    got.iter()
-        .zip(&expected)
-        .for_each(|(got, expected)| near(*got, *expected, 1.0, &format!("{what}, responsibility")));
+    let of_pair = format!("{what}, responsibility");
+    got.iter().zip(&expected).for_each(|(got, expected)| near(*got, *expected, 1.0, &of_pair));
     let (got, expected) = (e.statistics(m).unwrap(), truth.statistics(m).unwrap());
     near(got.log_likelihood(), expected.log_likelihood(), scale, &format!("{what}, log-likelihood of the E-step"));
     for c in 0..k {
@@ -101,12 +100,8 @@ fn groups_far_apart(load: Load) {
             }
             for m in mixtures(&[distance; 3], &[deviation * deviation; 3]) {
                 // Tied covariances are both narrow: samples around the origin are some thousand deviations away.
-                assert_true(
-                    load,
-                    Samples::from_f64(x.view()).unwrap(),
-                    &m,
-                    &format!("{distance:e}, {deviation}, {first}"),
-                );
+                let what = format!("{distance:e}, {deviation}, {first}");
+                assert_true(load, Samples::from_f64(x.view()).unwrap(), &m, &what);
             }
         }
     }

@@ -210,9 +210,8 @@ fn metropolis_steps() {
         let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
         // The start has no density (NaN), so every step is rejected and all proposals are the same.
-        assert!(
-            evaluator(&x, Some(kernel)).sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap()
-        );
+        let mut e = evaluator(&x, Some(kernel));
+        assert!(e.sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
         let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
         let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
         assert_eq!(steps.densities.len(), 9);

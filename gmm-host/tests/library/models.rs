@@ -103,11 +103,8 @@ fn priors_are_those_of_mclust() {
                 continue;
             }
             // As without a prior.
-            assert!(
-                (found.log_likelihood - last).abs() < 1e-8,
-                "{name}, {shrinkage}: {found:?} where mclust has {last}"
-            );
-            assert_eq!(found.n_iter, iterations, "{name}, {shrinkage}");
+            let same = (found.log_likelihood - last).abs() < 1e-8 && found.n_iter == iterations;
+            assert!(same, "{name}, {shrinkage}: {found:?} where mclust has {last} in {iterations} iterations");
         }
     }
 }

@@ -9,20 +9,24 @@ use ndarray::{Array1, Array2, Axis, array, s};
 /// Returns columns of very different places and scales, one of them constant.
 fn data() -> Array2<f64> {
     let mut x = blobs(1, 10_000, 4);
-    for (mut column, (place, scale)) in
-        x.columns_mut().into_iter().zip([(1e6, 3.0), (0.0, 1e-8), (-5.0, 1e9), (0.1, 0.0)])
-    {
+    let places = [(1e6, 3.0), (0.0, 1e-8), (-5.0, 1e9), (0.1, 0.0)];
+    for (mut column, (place, scale)) in x.columns_mut().into_iter().zip(places) {
         column.map_inplace(|v| *v = *v * scale + place);
     }
     x
 }
 
+/// Returns the standardisation of samples, and the standardised samples.
+fn standardised(x: &Array2<f64>) -> (Standardization, Array2<f64>) {
+    let (standard, mut z) = (Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap(), x.clone());
+    standard.apply(z.view_mut(), |v| v);
+    (standard, z)
+}
+
 #[test]
 fn columns_get_mean_zero_and_deviation_one() {
     let x = data();
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     // 10⁻¹⁰ is the rounding of 10⁶ in units of a deviation of 3.
     assert_all_close("mean", z.mean_axis(Axis(0)).unwrap(), [0.0; 4], 1e-9, 1.0);
     assert_all_close("deviation", z.std_axis(Axis(0), 0.0), [1.0, 1.0, 1.0, 0.0], 1e-9, 1.0);
@@ -84,9 +88,7 @@ fn one_scale_keeps_spherical_covariances() {
 #[test]
 fn initial_parameters_are_standardised() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     let given = mixture(2, CovarianceType::Diag, 3, 2, 0.0);
     let start = standard.restore(&given).unwrap();
     let params = GaussianMixtureParams::new(3).covariance_type(CovarianceType::Diag).max_iter(0);
@@ -99,11 +101,8 @@ fn initial_parameters_are_standardised() {
 #[test]
 fn mixtures_go_to_standardised_units_and_back() {
     let x = data();
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
-    let z = z.slice(s![..50, ..]);
-    let x = x.slice(s![..50, ..]);
+    let (standard, z) = standardised(&x);
+    let (x, z) = (x.slice(s![..50, ..]), z.slice(s![..50, ..]));
     for t in CovarianceType::ALL {
         let m = mixture(2, t, 3, 4, 0.0);
         let restored = standard.restore(&m).unwrap();
@@ -129,14 +128,12 @@ fn mixtures_go_to_standardised_units_and_back() {
 #[test]
 fn a_standardised_fit_does_not_depend_on_the_units() {
     let x = blobs(3, 300, 2);
-    let (mut z, mut moved) = (x.clone(), x.clone());
-    moved.column_mut(1).map_inplace(|v| *v = *v * 1e-4 + 7.0);
+    let moved = &x * &array![1.0, 1e-4] + &array![0.0, 7.0];
     let params = GaussianMixtureParams::default().n_components(3).max_iter(20).tol(0.0);
     let mut fits = Vec::new();
-    for x in [&mut z, &mut moved] {
-        let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-        standard.apply(x.view_mut(), |v| v);
-        let fit = params.clone().check().unwrap().fit(&mut reference(x.view())).unwrap();
+    for x in [&x, &moved] {
+        let (standard, z) = standardised(x);
+        let fit = params.clone().check().unwrap().fit(&mut reference(z.view())).unwrap();
         let restored = standard.restore_fit(&fit).unwrap();
         let back = standard.standardize_fit(&restored, CovarianceType::Full).unwrap();
         assert_all_close("bounds", &back.lower_bounds, &fit.lower_bounds, 1e-14, 1.0);
@@ -145,13 +142,8 @@ fn a_standardised_fit_does_not_depend_on_the_units() {
     }
     let (a, b) = (&fits[0], &fits[1]);
     // 10⁻¹², the rounding of the moved column, amplified by twenty iterations.
-    assert_all_close(
-        "mean",
-        b.mixture.means().column(1).mapv(|v| (v - 7.0) * 1e4),
-        a.mixture.means().column(1),
-        1e-9,
-        1.0,
-    );
+    let moved_back = b.mixture.means().column(1).mapv(|v| (v - 7.0) * 1e4);
+    assert_all_close("mean", moved_back, a.mixture.means().column(1), 1e-9, 1.0);
     assert_close("bound", b.lower_bound() + 1e-4f64.ln(), a.lower_bound(), 1e-9, 0.0);
 }
 
@@ -163,21 +155,15 @@ fn one_iteration(
 ) -> Fit<VariationalMixture> {
     let r = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| if i % 3 == c { 0.8 } else { 0.1 });
     let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
-    params
-        .clone()
-        .start_statistics(statistics)
-        .max_iter(1)
-        .fit(&mut reference(x.view()) as &mut dyn gmm_host::Evaluator)
-        .unwrap()
+    let params = params.clone().start_statistics(statistics).max_iter(1);
+    params.fit(&mut reference(x.view()) as &mut dyn gmm_host::Evaluator).unwrap()
 }
 
 /// With priors in the data's units, standardisation only changes the units.
 #[test]
 fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     for t in CovarianceType::ALL {
         for kind in WeightConcentrationPriorType::ALL {
             let what = format!("{t} {kind}");
@@ -195,10 +181,8 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             assert_all_close(&what, a.iter(), b.iter(), 1e-12, 0.0);
             if t == CovarianceType::Spherical {
                 assert_eq!(restored.mixture.covariance_type(), CovarianceType::Diag);
-                assert!(matches!(
-                    params.covariance_prior(Covariances::Spherical(array![1.0])).standardized(&standard),
-                    Err(Error::WrongCovarianceType { .. })
-                ));
+                let given = params.covariance_prior(Covariances::Spherical(array![1.0])).standardized(&standard);
+                assert!(matches!(given, Err(Error::WrongCovarianceType { .. })));
                 continue;
             }
             let direct = one_iteration(&params, &x, t);
@@ -214,10 +198,8 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let given = params.mean_prior(array![1.0, 7.5]).covariance_prior(covariance);
             let of_z = one_iteration(&given.clone().standardized(&standard).unwrap(), &z, t);
             near(&what, &standard.restore_fit(&of_z).unwrap(), &one_iteration(&given, &x, t));
-            assert!(matches!(
-                given.mean_prior(array![1.0]).standardized(&standard),
-                Err(Error::ShapeMismatch { what: "mean_prior", .. })
-            ));
+            let short = given.mean_prior(array![1.0]).standardized(&standard);
+            assert!(matches!(short, Err(Error::ShapeMismatch { what: "mean_prior", .. })));
         }
     }
 }

@@ -121,13 +121,11 @@ fn transport_is_that_of_the_best_permutation() {
         all
     };
     for (seed, covariance_type) in CovarianceType::ALL.into_iter().enumerate() {
-        let even = |m: Mixture| {
-            let k = m.n_components();
-            Mixture::new(Array1::from_elem(k, 1.0 / k as f64), m.means().to_owned(), m.covariances().clone()).unwrap()
+        let even = |seed: usize| {
+            let m = mixture(seed as u64, covariance_type, 6, 2, 0.0);
+            Mixture::new(Array1::from_elem(6, 1.0 / 6.0), m.means().to_owned(), m.covariances().clone()).unwrap()
         };
-        let seed = seed as u64;
-        let (p, q) =
-            (even(mixture(seed, covariance_type, 6, 2, 0.0)), even(mixture(seed + 9, covariance_type, 6, 2, 0.0)));
+        let (p, q) = (even(seed), even(seed + 9));
         let found = p.transport(&q).unwrap();
         let costs = p.wasserstein(&q).unwrap();
         let cost = |order: Vec<usize>| order.iter().enumerate().map(|(i, j)| costs[[i, *j]].powi(2)).sum::<f64>() / 6.0;

@@ -154,6 +154,65 @@ impl<'a> Problem<'a> {
     }
 }
 
+/// Returns three numbers for each case, from text such as `1x1x1 300x4x3`.
+fn sizes(text: &str) -> impl Iterator<Item = (usize, usize, usize)> {
+    text.split_whitespace().map(|case| {
+        let numbers: Vec<usize> = case.split('x').map(|number| number.parse().unwrap()).collect();
+        (numbers[0], numbers[1], numbers[2])
+    })
+}
+
+/// Compares all evaluations with those of a reference over the same numbers. `rounding` is the error of an exponent,
+/// relative to its size, `sums` that of a sum of responsibilities, of a mean and of a scatter. If `twice`, a second
+/// evaluation must have the same bits.
+fn compare(
+    what: &str,
+    engine: &mut dyn Evaluator,
+    reference: &mut dyn Evaluator,
+    mixture: &Mixture,
+    (rounding, sums): (f64, f64),
+    twice: bool,
+) {
+    let (n, d) = (engine.n_samples(), engine.n_features() as f64);
+    let what = format!("{what} {} N={n} D={d} K={}", mixture.covariance_type(), mixture.n_components());
+    let near = |got: f64, truth: f64, bound: f64, name: &str| {
+        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
+    };
+    let scores = reference.score_samples(mixture).unwrap();
+    let bounds = scores.mapv(|score| rounding * (score.abs() + d));
+    let sum = reference.data().weights.map_or(bounds.sum(), |weights| weights.dot(&bounds));
+    for (i, got) in engine.score_samples(mixture).unwrap().iter().enumerate() {
+        near(*got, scores[i], bounds[i], &format!("score {i}"));
+    }
+    let total = engine.log_likelihood(mixture).unwrap();
+    near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
+    // Rounding may decide between equally probable components: one sample in a thousand.
+    let labels = reference.predict(mixture).unwrap();
+    let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
+    assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
+    let got = engine.statistics(mixture).unwrap();
+    if twice {
+        assert_eq!(total.to_bits(), engine.log_likelihood(mixture).unwrap().to_bits(), "{what}");
+        assert_eq!(got, engine.statistics(mixture).unwrap(), "{what}: the same bits every time");
+    }
+    let truth = reference.statistics(mixture).unwrap();
+    let weight = truth.weight();
+    near(got.weight(), weight, 1e-12 * weight, "weight");
+    near(got.log_likelihood(), truth.log_likelihood(), sum, "log-likelihood of the E-step");
+    for (c, count) in truth.counts().iter().enumerate() {
+        near(got.counts()[c], *count, sums * weight, &format!("count {c}"));
+        if *count > 0.01 {
+            for (a, b) in got.means().row(c).iter().zip(truth.means().row(c)) {
+                let bound = sums * FAR.max(b.abs() / 100.0) * weight / count + 1e-15 * b.abs();
+                near(*a, *b, bound, &format!("mean of {c}"));
+            }
+        }
+    }
+    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
+        near(a, b, sums * FAR * FAR * d + sums * 4.0 * weight * d, "scatter");
+    }
+}
+
 /// Fails unless this kernel made the latest evaluation.
 fn used(evaluator: &dyn Evaluator, kernel: &str) {
     let latest = evaluator.describe().kernel;

@@ -120,12 +120,7 @@ impl Group<'_> {
                 s[[i.max(j), i.min(j)]] + if i == j { mixture.variance(c, j) } else { 0.0 }
             })),
         };
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        let parts = Mixture::from_parts(mixture.weights().to_owned(), mixture.means().to_owned(), covariances, factor)?;
-        Ok(parts.with_weights_of(mixture))
+        mixture.with_parts(mixture.means().to_owned(), covariances)
     }
 
     /// Converts the row in an error about the group to a row of all samples.
@@ -148,21 +143,11 @@ impl Group<'_> {
         let delta = &seen.means() - &mixture.means();
         let counts = seen.counts();
         match (seen.scatter(), measured.factor(), mixture.covariances()) {
-            (Covariances::Full(scatter), Some(Covariances::Full(u)), covariances) => {
+            (Covariances::Full(scatter), Some(Covariances::Full(u)), _) => {
                 for c in (0..k).filter(|&c| counts[c] > 0.0) {
-                    let of_component = match covariances {
-                        Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-                        _ => Array2::from_diag(&(0..d).map(|j| mixture.variance(c, j)).collect::<Array1<f64>>()),
-                    };
-                    let gain = gain(of_component.view(), u.index_axis(Axis(0), c));
+                    let gain = gain(mixture.matrix(c).view(), u.index_axis(Axis(0), c));
                     centres.row_mut(c).scaled_add(1.0, &gain.dot(&delta.row(c)));
-                    let sum = self.true_scatter(&gain, scatter.index_axis(Axis(0), c), counts[c]);
-                    match &mut second {
-                        Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&sum),
-                        Covariances::Diag(v) => v.row_mut(c).assign(&sum.diag()),
-                        Covariances::Spherical(v) => v[c] = sum.diag().sum(),
-                        Covariances::Tied(_) => {}
-                    }
+                    second.add_matrix(c, &self.true_scatter(&gain, scatter.index_axis(Axis(0), c), counts[c]));
                 }
             }
             (Covariances::Tied(scatter), Some(Covariances::Tied(u)), Covariances::Tied(v)) => {

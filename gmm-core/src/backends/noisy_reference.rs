@@ -98,13 +98,9 @@ impl Evaluator for NoisyReference<'_> {
             Ok(())
         })?;
         let totals = second.totals();
-        let at = |c: usize, i: usize, j: usize| totals[(c * d + i) * d + j];
         let mut second = Covariances::zeros(mixture.covariance_type(), k, d);
-        match &mut second {
-            Covariances::Full(v) => v.indexed_iter_mut().for_each(|((c, i, j), v)| *v = at(c, i, j)),
-            Covariances::Tied(v) => v.indexed_iter_mut().for_each(|((i, j), v)| *v = (0..k).map(|c| at(c, i, j)).sum()),
-            Covariances::Diag(v) => v.indexed_iter_mut().for_each(|((c, j), v)| *v = at(c, j, j)),
-            Covariances::Spherical(v) => v.indexed_iter_mut().for_each(|(c, v)| *v = (0..d).map(|j| at(c, j, j)).sum()),
+        for c in 0..k {
+            second.add_matrix(c, &Array2::from_shape_fn((d, d), |(i, j)| totals[(c * d + i) * d + j]));
         }
         Statistics::from_centred_sums(CentredSums {
             weight: self.0.total_weight(),

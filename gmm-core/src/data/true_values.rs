@@ -140,12 +140,7 @@ pub fn statistics(
             sums(c, 1 + d + i * (i + 1) / 2 + j)
         });
         let sum = &sigma * counts[c] + product(product(sigma.view(), e.view()).view(), sigma.view());
-        match &mut second {
-            Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&sum),
-            Covariances::Tied(v) => *v += &sum,
-            Covariances::Diag(v) => v.row_mut(c).assign(&sum.diag()),
-            Covariances::Spherical(v) => v[c] = sum.diag().sum(),
-        }
+        second.add_matrix(c, &sum);
     }
     let centres = mixture.means().to_owned();
     Statistics::from_centred_sums(CentredSums { weight, log_likelihood, centres, counts, first, second })

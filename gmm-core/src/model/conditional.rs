@@ -124,13 +124,8 @@ impl Conditional {
             covariances.extend(covariance);
         }
         let covariances = Covariances::from_vec(mixture.covariance_type(), mixture.n_components(), t, covariances)?;
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        let means = mixture.means().select(Axis(1), wanted);
-        let wanted = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
-        Ok(Self { marginal: Some(marginal), wanted: wanted.with_weights_of(mixture), slopes })
+        let wanted = mixture.with_parts(mixture.means().select(Axis(1), wanted), covariances)?;
+        Ok(Self { marginal: Some(marginal), wanted, slopes })
     }
 
     /// Returns B of a component; `None` if it is zero.
@@ -231,15 +226,14 @@ impl Conditional {
     /// Returns a matrix V with V·Vᵀ the covariance, for each component or once if tied. V comes from the inverse of the
     /// precision, so nothing cancels.
     pub fn roots(&self) -> Result<Vec<Array2<f64>>> {
-        let of_matrix = |u: ArrayView2<'_, f64>, component| {
+        let of_matrix = |(component, u)| {
             let root = linalg::precision_cholesky(linalg::gram(u).view());
             root.map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
         };
         let (k, t) = self.wanted.means().dim();
         match self.wanted.factor() {
-            Some(Covariances::Full(u)) => u.outer_iter().enumerate().map(|(c, u)| of_matrix(u, Some(c))).collect(),
-            Some(Covariances::Tied(u)) => Ok(vec![of_matrix(u.view(), None)?]),
-            _ => {
+            Some(factor) => factor.matrices().into_iter().map(of_matrix).collect(),
+            None => {
                 let one = |c| (0..t).map(|j| self.wanted.variance(c, j).sqrt()).collect::<Array1<f64>>();
                 Ok((0..k).map(|c| Array2::from_diag(&one(c))).collect())
             }

@@ -1,7 +1,7 @@
 //! The covariance types and the arrays of covariances, precisions or their factors.
 use super::linalg;
 use crate::error::{Error, Result};
-use ndarray::{Array1, Array2, Array3, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
 /// The shape of the covariances, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -201,6 +201,34 @@ impl Covariances {
         }
     }
 
+    /// Returns the matrices of a type that has them, each with its component; a tied one has none.
+    pub(crate) fn matrices(&self) -> Vec<(Option<usize>, ArrayView2<'_, f64>)> {
+        match self {
+            Self::Full(v) => v.outer_iter().enumerate().map(|(c, matrix)| (Some(c), matrix)).collect(),
+            Self::Tied(v) => vec![(None, v.view())],
+            Self::Diag(_) | Self::Spherical(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the matrix (D, D) of a component, for types that have matrices.
+    pub(crate) fn matrix(&self, c: usize) -> Option<ArrayView2<'_, f64>> {
+        match self {
+            Self::Full(v) => Some(v.index_axis(Axis(0), c)),
+            Self::Tied(v) => Some(v.view()),
+            Self::Diag(_) | Self::Spherical(_) => None,
+        }
+    }
+
+    /// Adds a matrix to that of component `c`: its diagonal to variances, its trace to a spherical one.
+    pub(crate) fn add_matrix(&mut self, c: usize, matrix: &Array2<f64>) {
+        match self {
+            Self::Full(v) => v.index_axis_mut(Axis(0), c).scaled_add(1.0, matrix),
+            Self::Tied(v) => *v += matrix,
+            Self::Diag(v) => v.row_mut(c).scaled_add(1.0, &matrix.diag()),
+            Self::Spherical(v) => v[c] += matrix.diag().sum(),
+        }
+    }
+
     /// Applies a function to every number.
     pub fn map_inplace(&mut self, f: impl Fn(&mut f64)) {
         match self {
@@ -276,6 +304,12 @@ impl Covariances {
             Self::Diag(v) => Self::Diag(v.select(Axis(0), components)),
             Self::Spherical(v) => Self::Spherical(v.select(Axis(0), components)),
         }
+    }
+
+    /// As [`factorise`](Self::factorise), but fails with the first of the errors.
+    pub(crate) fn checked_factor(&self) -> Result<Option<Self>> {
+        let (factor, failures) = self.factorise();
+        failures.into_iter().next().map_or(Ok(factor), Err)
     }
 
     /// Returns the Cholesky factors of the precisions, and the errors of components without one, whose factors stay

@@ -1,5 +1,4 @@
 //! Covariances as volume, shape and orientation: Σ = λ·D·A·Dᵀ with |A| = 1.
-use super::covariances::Covariances;
 use super::linalg::row_major;
 use super::mixture::Mixture;
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
@@ -39,11 +38,8 @@ impl Mixture {
 
     /// Returns the covariance (D, D) of a component.
     pub fn matrix(&self, c: usize) -> Array2<f64> {
-        match self.covariances() {
-            Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-            Covariances::Tied(v) => v.clone(),
-            _ => Array2::from_diag(&Array1::from_shape_fn(self.n_features(), |j| self.variance(c, j))),
-        }
+        let diagonal = || Array2::from_diag(&Array1::from_shape_fn(self.n_features(), |j| self.variance(c, j)));
+        self.covariances().matrix(c).map_or_else(diagonal, |matrix| matrix.to_owned())
     }
 
     /// Returns whether all components are spheres.

@@ -1,7 +1,7 @@
 //! The log-density of each component in float64, for the reference backend and for the host.
 use super::marginal::{Marginal, observed};
 use crate::compensated::{log_sum_exp, softmax};
-use crate::model::covariances::Covariances;
+use crate::model::covariances::CovarianceType;
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use ndarray::{ArrayView1, ArrayView2, Axis};
@@ -25,20 +25,12 @@ impl<'a> Density<'a> {
     /// Prepares a mixture's factors and constants.
     pub fn new(mixture: &'a Mixture) -> Self {
         let (k, d) = mixture.means().dim();
-        let half_log_det = |u: ArrayView2<'_, f64>| -> f64 { -u.diag().iter().map(|v| v.log_e()).sum::<f64>() };
-        let tied = match mixture.factor() {
-            Some(Covariances::Tied(u)) => half_log_det(u.view()),
-            _ => 0.0,
-        };
+        let tied = (mixture.covariance_type() == CovarianceType::Tied).then(|| mixture.log_det(0));
         let log_norm = (0..k).map(|c| {
             if let (true, Some(noise)) = (mixture.is_noise(c), mixture.noise()) {
                 return mixture.log_weight(c) - noise.volume.log_e();
             }
-            let half_log_det = match mixture.factor() {
-                Some(Covariances::Full(u)) => half_log_det(u.index_axis(Axis(0), c)),
-                Some(_) => tied,
-                None => 0.5 * (0..d).map(|j| mixture.variance(c, j).log_e()).sum::<f64>(),
-            };
+            let half_log_det = 0.5 * tied.unwrap_or_else(|| mixture.log_det(c));
             mixture.log_weight(c) - half_log_det - 0.5 * d as f64 * std::f64::consts::TAU.log_e()
         });
         Self { mixture, log_norm: log_norm.collect(), y: vec![0.0; d], difference: vec![0.0; d], marginal: None }
@@ -129,10 +121,9 @@ impl<'a> Density<'a> {
             for ((d, x), m) in self.difference.iter_mut().zip(x).zip(means.row(c)) {
                 *d = x * scale - m * scale;
             }
-            let square: f64 = match self.mixture.factor() {
-                Some(Covariances::Full(u)) => self.mahalanobis(u.index_axis(Axis(0), c)),
-                Some(Covariances::Tied(u)) => self.mahalanobis(u.view()),
-                _ => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
+            let square: f64 = match self.mixture.factor_of(c) {
+                Some(u) => self.mahalanobis(u),
+                None => (self.difference.iter().enumerate()).map(|(j, d)| d * d / self.mixture.variance(c, j)).sum(),
             };
             // NaN is a difference of infinities.
             *out = if square.is_nan() { f64::INFINITY } else { square };

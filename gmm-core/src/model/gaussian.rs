@@ -1,10 +1,9 @@
 //! One normal distribution with any mean, for sums of components' covariances.
 use super::linalg;
 use crate::error::{Error, Result};
-use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+use ndarray::{Array1, Array2, ArrayView1};
 use std::f64::consts::TAU;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -15,10 +14,9 @@ pub(crate) enum Covariance {
 
 impl Covariance {
     pub fn of(mixture: &Mixture, c: usize) -> Self {
-        match mixture.covariances() {
-            Covariances::Full(v) => Self::Matrix(v.index_axis(Axis(0), c).to_owned()),
-            Covariances::Tied(v) => Self::Matrix(v.clone()),
-            _ => Self::Diagonal((0..mixture.n_features()).map(|j| mixture.variance(c, j)).collect()),
+        match mixture.covariances().matrix(c) {
+            Some(matrix) => Self::Matrix(matrix.to_owned()),
+            None => Self::Diagonal((0..mixture.n_features()).map(|j| mixture.variance(c, j)).collect()),
         }
     }
 

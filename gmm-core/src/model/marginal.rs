@@ -52,12 +52,12 @@ pub(crate) fn dependences(mixture: &Mixture, marginal: &Mixture, given: &[usize]
         let covariance = block(sigma, wanted, wanted) - product(w.view(), w.t());
         Dependence { slope: Some(product(w.view(), u.t())), covariance }
     };
-    match (mixture.covariances(), marginal.factor()) {
-        (Covariances::Full(sigma), Some(Covariances::Full(u))) => {
-            sigma.outer_iter().zip(u.outer_iter()).map(|(sigma, u)| with_matrix(sigma, u)).collect()
+    match marginal.factor() {
+        Some(factor) => {
+            let pairs = mixture.covariances().matrices().into_iter().zip(factor.matrices());
+            pairs.map(|((_, sigma), (_, u))| with_matrix(sigma, u)).collect()
         }
-        (Covariances::Tied(sigma), Some(Covariances::Tied(u))) => vec![with_matrix(sigma.view(), u.view())],
-        _ => {
+        None => {
             let one = |c| {
                 let variances = wanted.iter().map(|&j| mixture.variance(c, j));
                 Dependence { slope: None, covariance: Array2::from_diag(&variances.collect::<Array1<f64>>()) }
@@ -88,13 +88,7 @@ pub(crate) fn restrict(mixture: &Mixture, features: &[usize]) -> Result<Mixture>
         Covariances::Diag(v) => Covariances::Diag(v.select(Axis(1), features)),
         Covariances::Spherical(v) => Covariances::Spherical(v.clone()),
     };
-    let (factor, failures) = covariances.factorise();
-    if let Some(failure) = failures.into_iter().next() {
-        return Err(failure);
-    }
-    let means = mixture.means().select(Axis(1), features);
-    let parts = Mixture::from_parts(mixture.weights().to_owned(), means, covariances, factor)?;
-    Ok(parts.with_weights_of(mixture))
+    mixture.with_parts(mixture.means().select(Axis(1), features), covariances)
 }
 
 /// Returns some rows and columns of a matrix.
@@ -159,15 +153,7 @@ impl<'a> Completion<'a> {
             Some((marginal, dependences)) => {
                 (marginal.missing.clone(), dependences[c.min(dependences.len() - 1)].covariance.clone())
             }
-            None => {
-                let d = self.mixture.n_features();
-                let covariance = match self.mixture.covariances() {
-                    Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-                    Covariances::Tied(v) => v.clone(),
-                    _ => Array2::from_diag(&(0..d).map(|j| self.mixture.variance(c, j)).collect::<Array1<f64>>()),
-                };
-                ((0..d).collect(), covariance)
-            }
+            None => ((0..self.mixture.n_features()).collect(), self.mixture.matrix(c)),
         }
     }
 }

@@ -51,20 +51,16 @@ impl Mixture {
         let (k, d) = means.dim();
         check_weights_and_means(&weights, &means)?;
         covariances.check_shape("covariances", k, d)?;
-        match &covariances {
-            Covariances::Full(v) => {
-                for (component, matrix) in v.outer_iter().enumerate() {
-                    check_symmetric(matrix, Some(component))?;
-                }
-            }
-            Covariances::Tied(v) => check_symmetric(v.view(), None)?,
-            Covariances::Diag(_) | Covariances::Spherical(_) => {}
+        for (component, matrix) in covariances.matrices() {
+            check_symmetric(matrix, component)?;
         }
-        let (factor, failures) = covariances.factorise();
-        match failures.into_iter().next() {
-            Some(failure) => Err(failure),
-            None => Self::from_parts(weights, means, covariances, factor),
-        }
+        Self::of_symmetric(weights, means, covariances)
+    }
+
+    /// As [`new`](Self::new), of covariances that are symmetric and have the shape.
+    pub(crate) fn of_symmetric(weights: Array1<f64>, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
+        let factor = covariances.checked_factor()?;
+        Self::from_parts(weights, means, covariances, factor)
     }
 
     /// Builds a mixture from precisions in their type's shape, as scikit-learn's `precisions_init`.
@@ -172,10 +168,10 @@ impl Mixture {
         self.noise.as_ref()
     }
 
-    pub(crate) fn with_weights_of(mut self, other: &Self) -> Self {
-        self.log_weights.clone_from(&other.log_weights);
-        self.weights.clone_from(&other.weights);
-        self
+    /// Returns a mixture of the same weights.
+    pub(crate) fn with_parts(&self, means: Array2<f64>, covariances: Covariances) -> Result<Self> {
+        let parts = Self::of_symmetric(self.weights.clone(), means, covariances)?;
+        Ok(Self { log_weights: self.log_weights.clone(), ..parts })
     }
 
     pub(crate) fn permuted(&self, order: &[usize]) -> Self {
@@ -293,11 +289,7 @@ impl Mixture {
 
     /// Returns the Cholesky factor (D, D) of a component's precision, for types with matrices.
     pub fn factor_of(&self, c: usize) -> Option<ArrayView2<'_, f64>> {
-        match self.factor.as_ref()? {
-            Covariances::Full(u) => Some(u.index_axis(Axis(0), c)),
-            Covariances::Tied(u) => Some(u.view()),
-            Covariances::Diag(_) | Covariances::Spherical(_) => None,
-        }
+        self.factor.as_ref()?.matrix(c)
     }
 
     /// Returns ln |Σ| of a component.

@@ -3,7 +3,6 @@ use super::linalg;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::memory;
-use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use crate::reproducible::{Functions, Reproducible};
 use ndarray::{Array2, Axis};
@@ -41,16 +40,10 @@ impl Mixture {
     pub fn sampler(&self, seed: u64) -> Result<MixtureSampler<'_>> {
         let component =
             WeightedIndex::new(self.weights()).map_err(|_| Error::WeightSum { sum: 0.0, tolerance: 0.0 })?;
-        let factor = |m: ndarray::ArrayView2<'_, f64>, component| {
-            linalg::cholesky(m).map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
+        let factor = |(component, matrix)| {
+            linalg::cholesky(matrix).map_err(|pivot| Error::NotPositiveDefinite { component, pivot })
         };
-        let lower = match self.covariances() {
-            Covariances::Full(v) => {
-                v.outer_iter().enumerate().map(|(c, m)| factor(m, Some(c))).collect::<Result<_>>()?
-            }
-            Covariances::Tied(v) => vec![factor(v.view(), None)?],
-            Covariances::Diag(_) | Covariances::Spherical(_) => Vec::new(),
-        };
+        let lower = self.covariances().matrices().into_iter().map(factor).collect::<Result<_>>()?;
         Ok(MixtureSampler { mixture: self, component, lower, rng: ChaCha8Rng::seed_from_u64(seed) })
     }
 

@@ -36,12 +36,8 @@ impl Mixture {
                 v[k] = variances.sum() / d as f64;
             }
         }
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
         let model = self.covariance_model();
-        Self::from_parts(weights, means, covariances, factor)?.with_noise_of(Some(noise)).with_covariance_model(model)
+        Self::of_symmetric(weights, means, covariances)?.with_noise_of(Some(noise)).with_covariance_model(model)
     }
 
     /// Returns K, the number of components without the noise.

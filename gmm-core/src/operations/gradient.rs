@@ -5,7 +5,7 @@ use crate::model::covariances::Covariances;
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::statistics::Statistics;
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array, s};
+use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, array};
 
 /// Below this weight, float32 responsibilities may underflow (10⁻³⁸), so counts do not give the derivative.
 const SMALL_WEIGHT: f64 = 1e-20;
@@ -142,14 +142,7 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
 }
 
 fn component(mixture: &Mixture, c: usize) -> Result<Mixture> {
-    let rows = c..c + 1;
-    let covariances = match mixture.covariances() {
-        Covariances::Full(v) => Covariances::Full(v.slice(s![rows.clone(), .., ..]).to_owned()),
-        Covariances::Diag(v) => Covariances::Diag(v.slice(s![rows.clone(), ..]).to_owned()),
-        Covariances::Spherical(v) => Covariances::Spherical(v.slice(s![rows.clone()]).to_owned()),
-        tied => tied.clone(),
-    };
-    Mixture::new(array![1.0], mixture.means().slice(s![rows, ..]).to_owned(), covariances)
+    Mixture::new(array![1.0], mixture.means().select(Axis(0), &[c]), mixture.covariances().select(&[c]))
 }
 
 fn times(precisions: &Covariances, k: usize, delta: ArrayView1<'_, f64>) -> Array1<f64> {

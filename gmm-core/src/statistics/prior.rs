@@ -70,7 +70,8 @@ impl ConjugatePrior {
         let matrices = covariance.insert_axis(Axis(0));
         let psi = Covariances::Full(matrices.clone());
         psi.check_shape("the prior's covariance", 1, d)?;
-        let (d, variance) = (d as f64, Self::of_one(&psi, d).iter().sum::<f64>() / d as f64);
+        let variance = (0..d).map(|j| psi.variance(0, j)).sum::<f64>() / d as f64;
+        let d = d as f64;
         let (samples, covariance) = match form {
             CovarianceType::Full | CovarianceType::Tied => {
                 (degrees_of_freedom + d + 1.0, Covariances::of_matrices(form, matrices))
@@ -93,18 +94,9 @@ impl ConjugatePrior {
         if let Some(value) = self.means.iter().copied().chain(self.covariance.iter()).find(|v| !v.is_finite()) {
             return bad(value, "its mean and covariance must be finite");
         }
-        match Self::of_one(&self.covariance, d).into_iter().find(|v| *v < 0.0) {
+        match (0..d).map(|j| self.covariance.variance(0, j)).find(|v| *v < 0.0) {
             Some(value) => bad(value, "its variances must not be negative"),
             None => Ok(self),
-        }
-    }
-
-    fn of_one(covariance: &Covariances, d: usize) -> Vec<f64> {
-        match covariance {
-            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),
-            Covariances::Tied(v) => v.diag().to_vec(),
-            Covariances::Diag(v) => v.row(0).to_vec(),
-            Covariances::Spherical(v) => vec![v[0]; d],
         }
     }
 
@@ -198,26 +190,21 @@ impl ConjugatePrior {
         let sharing = Self::sharing(model, k);
         let of_mean = if self.mean_precision > 0.0 { 1.0 } else { 0.0 };
         let samples = sharing as f64 * (self.divisor(model, k) - of_mean);
-        let psi = Self::of_one(&self.covariance, d);
         let mut twice = 0.0;
         for c in (0..k).filter(|&c| !mixture.is_noise(c)) {
             let factor = mixture.factor_of(c);
-            let log_det: f64 = match &factor {
-                Some(u) => -2.0 * u.diag().iter().map(|v| v.log_e()).sum::<f64>(),
-                None => (0..d).map(|j| mixture.variance(c, j).log_e()).sum(),
-            };
+            let log_det = mixture.log_det(c);
             if c % sharing == 0 {
-                let trace = match (&factor, &self.covariance) {
-                    (Some(u), Covariances::Full(v)) => trace_of_product(v.index_axis(Axis(0), 0), u.view()),
-                    (Some(u), Covariances::Tied(v)) => trace_of_product(v.view(), u.view()),
-                    _ => (0..d).map(|j| psi[j] / mixture.variance(c, j)).sum(),
+                let trace = match (factor, self.covariance.matrix(0)) {
+                    (Some(u), Some(psi)) => trace_of_product(psi, u),
+                    _ => (0..d).map(|j| self.covariance.variance(0, j) / mixture.variance(c, j)).sum(),
                 };
                 twice += samples * log_det + trace;
             }
             if self.mean_precision > 0.0 {
                 let delta: Array1<f64> = &mixture.means().row(c) - &self.mean(c);
-                let length = match &factor {
-                    Some(u) => squared_length(u.view(), &delta.to_vec()),
+                let length = match factor {
+                    Some(u) => squared_length(u, &delta.to_vec()),
                     None => (0..d).map(|j| delta[j] * delta[j] / mixture.variance(c, j)).sum(),
                 };
                 twice += log_det + self.mean_precision * length;

@@ -32,21 +32,22 @@ impl Statistics {
     /// [`Error::EmptyComponent`]; as [`Mixture::new`] if a covariance is not usable, as for a constant column without
     /// `reg_covar`.
     pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
-        if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
-            return Err(Error::EmptyComponent { component, count });
-        }
-        let floor = self.floor();
+        self.check_counts()?;
         let covariances = self.clone().into_covariances(self.means.view(), reg_covar, 0.0);
-        let (factor, failures) = covariances.factorise();
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        let mixture = Mixture::from_parts(weights(&self.counts, floor), self.means.clone(), covariances, factor)?;
+        let mixture = Mixture::of_symmetric(weights(&self.counts, self.floor()), self.means.clone(), covariances)?;
         let all: Vec<usize> = (0..mixture.n_components()).collect();
         let failure = |(of, rounding): (_, Rounding)| rounding.failure(of, self.covariance_type());
         match Rounding::of_each(&mixture, &all, reg_covar).into_iter().find_map(failure) {
             Some(failure) => Err(failure),
             None => Ok(mixture),
+        }
+    }
+
+    /// Checks that every component has samples.
+    fn check_counts(&self) -> Result<()> {
+        match self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
+            Some((component, &count)) => Err(Error::EmptyComponent { component, count }),
+            None => Ok(()),
         }
     }
 
@@ -64,9 +65,7 @@ impl Statistics {
         if model.is_plain() && prior.is_none() {
             return self.to_mixture(reg_covar);
         }
-        if let Some((component, &count)) = self.counts.iter().enumerate().find(|(_, n)| **n <= self.floor()) {
-            return Err(Error::EmptyComponent { component, count });
-        }
+        self.check_counts()?;
         let (k, d) = self.means.dim();
         let spheres = Covariances::isotropic(self.covariance_type(), k, d, 1.0);
         let start = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), self.means.clone(), spheres)?;
@@ -374,12 +373,7 @@ fn component_of(failure: &Error) -> Option<usize> {
 /// Returns the gain in mean log-likelihood of the samples of component `c` (of all, if tied), whose covariance is Σ,
 /// under Σ over the covariance Σ' of `before`: ½·(log |Σ'| − log |Σ| + tr(Σ'⁻¹·Σ) − D).
 fn gain(new: &Mixture, before: &Mixture, c: usize) -> f64 {
-    let sigma = match new.covariances() {
-        Covariances::Full(v) => Some(v.index_axis(Axis(0), c)),
-        Covariances::Tied(v) => Some(v.view()),
-        Covariances::Diag(_) | Covariances::Spherical(_) => None,
-    };
-    let twice: f64 = match (sigma, new.factor_of(c), before.factor_of(c)) {
+    let twice: f64 = match (new.covariances().matrix(c), new.factor_of(c), before.factor_of(c)) {
         (Some(sigma), Some(u), Some(of_before)) => {
             let trace = trace_of_product(sigma, of_before);
             let log_ratio: f64 =

@@ -9,7 +9,7 @@ use crate::model::covariances::Covariances;
 use crate::model::linalg::{row_major, squared_length, sum_of, trace_of_product, vectorised};
 use crate::reproducible::Functions;
 use crate::statistics::{COUNT_FLOOR, Statistics};
-use ndarray::{Array1, ArrayView1, Axis};
+use ndarray::{Array1, ArrayView1};
 
 impl VariationalMixture {
     /// Returns the lower bound of the evidence after an M-step, with the [`entropy`](Self::entropy) of the E-step. As
@@ -33,11 +33,8 @@ impl VariationalMixture {
         let log_det: f64 = match &prior.covariance {
             Covariances::Diag(v) => v.iter().map(|v| v.log_e()).sum(),
             Covariances::Spherical(v) => d as f64 * v[0].log_e(),
-            matrix => match matrix.factorise() {
-                (Some(Covariances::Full(u)), failures) if failures.is_empty() => {
-                    log_det_of_factor(u.index_axis(Axis(0), 0))
-                }
-                (Some(Covariances::Tied(u)), failures) if failures.is_empty() => log_det_of_factor(u.view()),
+            matrix => match matrix.checked_factor() {
+                Ok(Some(factor)) => factor.matrix(0).map_or(0.0, log_det_of_factor),
                 // The prior is improper.
                 _ => f64::NEG_INFINITY,
             },
@@ -156,13 +153,10 @@ impl VariationalMixture {
 
     /// Returns tr(E[Λ]·S) for a component's precision and matrix `i` of `scatter`; for `spherical`, S is a trace.
     fn expected_trace(&self, c: usize, scatter: &Covariances, i: usize) -> f64 {
-        match (scatter, self.covariances(), self.density.factor_of(c)) {
-            (Covariances::Full(s), _, Some(u)) => trace_of_product(s.index_axis(Axis(0), i), u),
-            (Covariances::Tied(s), _, Some(u)) => trace_of_product(s.view(), u),
-            (Covariances::Diag(s), Covariances::Diag(v), _) => s.row(i).iter().zip(v.row(c)).map(|(s, v)| s / v).sum(),
-            (Covariances::Spherical(s), Covariances::Spherical(v), _) => s[i] / v[c],
-            // Unreachable: statistics and prior have the posterior's covariance type.
-            _ => f64::NAN,
+        match (scatter, scatter.matrix(i), self.density.factor_of(c)) {
+            (_, Some(s), Some(u)) => trace_of_product(s, u),
+            (Covariances::Diag(s), ..) => (0..s.ncols()).map(|j| s[[i, j]] / self.density.variance(c, j)).sum(),
+            _ => scatter.variance(i, 0) / self.density.variance(c, 0),
         }
     }
 

@@ -86,11 +86,7 @@ impl VariationalMixture {
             None => {
                 let (covariances, nu) =
                     posterior_covariances(prior, statistics.into_scatter(), reg_covar, &counts, &offsets);
-                let (factor, failures) = covariances.factorise();
-                if let Some(failure) = failures.into_iter().next() {
-                    return Err(failure);
-                }
-                (Mixture::from_parts(uniform(k), means, covariances, factor)?, nu)
+                (Mixture::of_symmetric(uniform(k), means, covariances)?, nu)
             }
         };
         Self::with_density_of(prior.clone(), concentration, beta, nu, parts)

@@ -2,7 +2,7 @@
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::mixture::check_symmetric;
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2};
 
 /// The prior distribution of the weights, with scikit-learn's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -92,20 +92,11 @@ impl VariationalPrior {
         if let Some(value) = covariance.iter().find(|v| !v.is_finite()) {
             return Err(bad("covariance_prior", value));
         }
-        let variances: Vec<f64> = match &covariance {
-            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_vec(),
-            Covariances::Tied(v) => v.diag().to_vec(),
-            variances => variances.iter().collect(),
-        };
-        if let Some(value) = variances.into_iter().find(|v| *v < 0.0) {
+        if let Some(value) = (0..mean.len()).map(|j| covariance.variance(0, j)).find(|v| *v < 0.0) {
             let remedy = "variances must not be negative";
             return Err(Error::BadParameter { name: "covariance_prior", value: value.to_string(), remedy });
         }
-        match &covariance {
-            Covariances::Full(v) => check_symmetric(v.index_axis(Axis(0), 0), None)?,
-            Covariances::Tied(v) => check_symmetric(v.view(), None)?,
-            Covariances::Diag(_) | Covariances::Spherical(_) => {}
-        }
+        covariance.matrix(0).map_or(Ok(()), |matrix| check_symmetric(matrix, None))?;
         Ok(Self {
             weight_concentration_type,
             weight_concentration,

@@ -1,5 +1,5 @@
 //! The E-step in float32, by each family.
-use super::{FAR, flat, float32, normal, of_each_type, samples, used, with_holes};
+use super::{FAR, flat, float32, normal, of_each_type, samples, sizes, used, with_holes};
 use crate::estep::moments::Moments;
 use crate::estep::products_shapes::Expanded;
 use crate::estep::tensor_cores_layout::TensorCoresLayout;
@@ -88,6 +88,19 @@ fn check_with_and_without_weights(x: &Array2<f32>, mixture: &Mixture, kernel: &s
     }
 }
 
+/// Checks cases of a kernel's variants, given as N, K and D: samples of which one is far from every component, and a
+/// mixture of each type that the kernel takes.
+fn check_cases(seed: u64, cases: &[(&str, &str)], takes: impl Fn(&Mixture) -> bool, rounding: impl Fn(usize) -> f64) {
+    let sizes = cases.iter().flat_map(|(variant, text)| sizes(text).map(move |size| (variant, size)));
+    for (i, (variant, (n, k, d))) in sizes.enumerate() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed + i as u64);
+        let x = with_a_far_one(&mut rng, n, d);
+        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| takes(mixture)) {
+            check_with_and_without_weights(&x, mixture, variant, rounding(k));
+        }
+    }
+}
+
 /// Returns samples; one of several is far from every component.
 fn with_a_far_one(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f32> {
     let mut x = normal(rng, n, d);
@@ -97,26 +110,16 @@ fn with_a_far_one(rng: &mut ChaCha8Rng, n: usize, d: usize) -> Array2<f32> {
     x
 }
 
+/// By tiles of several rows, and blocks of several sizes; the last case has two pieces of the samples.
 #[test]
 fn weighted_sums_give_the_statistics() {
     let cases = [
-        // N, K, D, rows of a tile, threads of `weighted_sums`
-        (1, 1, 1, 8, 32),
-        (600, 3, 2, 8, 32),
-        (517, 9, 5, 16, 64),
-        (300, 20, 9, 8, 128),
-        (530, 17, 13, 16, 64),
-        (70, 2, 34, 16, 64),
-        // Two pieces of the samples.
-        (5000, 2, 2, 8, 64),
+        ("weighted_sums/8:32x2:all", "1x1x1 600x3x2"),
+        ("weighted_sums/16:64x2:all", "517x9x5 530x17x13 70x2x34"),
+        ("weighted_sums/8:128x2:all", "300x20x9"),
+        ("weighted_sums/8:64x2:all", "5000x2x2"),
     ];
-    for (i, (n, k, d, rows, threads)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
-        let x = with_a_far_one(&mut rng, n, d);
-        for mixture in of_each_type(&mut rng, k, d) {
-            check_with_and_without_weights(&x, &mixture, &format!("weighted_sums/{rows}:{threads}x2:all"), 1e-4);
-        }
-    }
+    check_cases(0, &cases, |_| true, |_| 1e-4);
 }
 
 /// Components of standard deviation 1 that are 10⁴ apart have exact variances from moments around their centres. Around
@@ -141,76 +144,37 @@ fn components_far_apart_keep_their_variances() {
     }
 }
 
+/// In the last case of one warp, with matrices, several warps side by side, and several blocks, along the products.
 #[test]
 fn tensor_cores_give_the_statistics() {
-    let cases = [
-        // N, K, D, variant
-        (1, 1, 1, "products_mma/1:64x1:all"),
-        (133, 3, 2, "products_mma/1:64x1:all"),
-        (70, 20, 9, "products_mma/2:128x1:all"),
-        (131, 70, 5, "products_mma/2:128x1:all"),
-        // With matrices several warps side by side, and several blocks, along the products.
-        (140, 2, 36, "products_mma/1:64x1:all"),
-    ];
-    for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
-        let x = with_a_far_one(&mut rng, n, d);
-        for mixture in of_each_type(&mut rng, k, d) {
-            // With few components the far sample is most of the scatter.
-            check_with_and_without_weights(&x, &mixture, variant, if k <= 2 { BY_FLOAT16 } else { 1e-4 });
-        }
-    }
+    let cases =
+        [("products_mma/1:64x1:all", "1x1x1 133x3x2 140x2x36"), ("products_mma/2:128x1:all", "70x20x9 131x70x5")];
+    // With few components the far sample is most of the scatter.
+    check_cases(0, &cases, |_| true, |k| if k <= 2 { BY_FLOAT16 } else { 1e-4 });
 }
 
+/// Also two groups of components, and all products of a sample.
 #[test]
 fn warpgroups_give_the_statistics() {
-    let cases = [
-        // N, K, D
-        (1, 1, 1),
-        // Two groups of components.
-        (200, 131, 3),
-        (700, 3, 17),
-        // All products of a sample.
-        (70, 5, 127),
-    ];
-    for (i, (n, k, d)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
-        let x = with_a_far_one(&mut rng, n, d);
-        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_none()) {
-            check_with_and_without_weights(&x, mixture, "products_wgmma:384x1:all", BY_FLOAT16);
-        }
-    }
+    let cases = [("products_wgmma:384x1:all", "1x1x1 200x131x3 700x3x17 70x5x127")];
+    check_cases(0, &cases, |mixture| mixture.factor().is_none(), |_| BY_FLOAT16);
 }
 
+/// Also two pieces, and a pair of components whose tasks begin in the second block; an odd number of components of few
+/// features; components of two blocks of `warpgroup_respond`, fewer in the last; two groups of triangles.
 #[test]
 fn whitened_gives_the_statistics() {
     let cases = [
-        // N, K, D, variant
-        (1, 1, 1, "whitened_mma/1:32x1:all"),
-        (133, 3, 2, "whitened_mma/1:64x1:all"),
-        (200, 5, 20, "whitened_mma/3:192x1:all"),
-        (70, 7, 33, "whitened_mma/2:64x1:all"),
-        (90, 2, 70, "whitened_mma/2:128x1:all"),
-        // Two pieces, and a pair of components whose tasks begin in the second block.
-        (600, 20, 17, "whitened_mma/4:128x1:all"),
-        (1, 1, 1, "whitened_wgmma:384x1:all"),
-        // An odd number of components of few features.
-        (200, 35, 7, "whitened_wgmma:512x1:all"),
-        (70, 3, 32, "whitened_wgmma:384x1:all"),
-        (500, 9, 40, "whitened_wgmma:512x1:all"),
-        (90, 2, 70, "whitened_wgmma:384x1:all"),
-        // Components of two blocks of `warpgroup_respond`, fewer in the last.
-        (130, 70, 33, "whitened_wgmma:512x1:all"),
-        // Two groups of triangles.
-        (130, 6, 127, "whitened_wgmma:384x1:all"),
+        ("whitened_mma/1:32x1:all", "1x1x1"),
+        ("whitened_mma/1:64x1:all", "133x3x2"),
+        ("whitened_mma/3:192x1:all", "200x5x20"),
+        ("whitened_mma/2:64x1:all", "70x7x33"),
+        ("whitened_mma/2:128x1:all", "90x2x70"),
+        ("whitened_mma/4:128x1:all", "600x20x17"),
+        ("whitened_wgmma:384x1:all", "1x1x1 70x3x32 90x2x70 130x6x127"),
+        ("whitened_wgmma:512x1:all", "200x35x7 500x9x40 130x70x33"),
     ];
-    for (i, (n, k, d, variant)) in cases.into_iter().enumerate() {
-        let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
-        let x = with_a_far_one(&mut rng, n, d);
-        for mixture in of_each_type(&mut rng, k, d).iter().filter(|mixture| mixture.factor().is_some()) {
-            check_with_and_without_weights(&x, mixture, variant, BY_FLOAT16);
-        }
-    }
+    check_cases(0, &cases, |mixture| mixture.factor().is_some(), |_| BY_FLOAT16);
 }
 
 /// Returns the variant of two teams, or of a large one.
@@ -223,24 +187,12 @@ fn fused_mma_in_small_blocks(shape: fused_mma::FusedShape) -> String {
 /// Covers all instances, alone and in teams whose warps have different products, different components, or both.
 #[test]
 fn expanded_mma_give_the_statistics() {
-    let cases = [
-        // N, K, D
-        (1, 1, 1),
-        (17, 3, 2),
-        (200, 70, 4),
-        (130, 130, 3),
-        (130, 20, 7),
-        (70, 8, 8),
-        (150, 40, 6),
-        (100, 9, 11),
-        (300, 8, 13),
-        (90, 35, 12),
-        (80, 16, 16),
-        (60, 34, 17),
-        (50, 5, 28),
-        (40, 3, 32),
-    ];
-    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+    // N, K, D
+    let cases = sizes(
+        "1x1x1 17x3x2 200x70x4 130x130x3 130x20x7 70x8x8 150x40x6 100x9x11 300x8x13 90x35x12 80x16x16 60x34x17 \
+        50x5x28 40x3x32",
+    );
+    for (i, (n, k, d)) in cases.enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(20 + i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
@@ -252,34 +204,14 @@ fn expanded_mma_give_the_statistics() {
 
 #[test]
 fn fused_mma_give_the_statistics() {
-    let cases = [
-        // N, K, D
-        (1, 1, 1),
-        (15, 3, 5),
-        (17, 8, 13),
-        (500, 8, 13),
-        (333, 7, 8),
-        (70, 4, 2),
-        (99, 6, 14),
-        (130, 5, 32),
-        (200, 9, 5),
-        (200, 16, 17),
-        (100, 20, 16),
-        (150, 32, 25),
-        (133, 40, 13),
-        (90, 64, 32),
-        // Teams of warps with different features, with different components, and with both; matrices of several warps.
-        (1, 1, 33),
-        (150, 7, 40),
-        (90, 12, 100),
-        (70, 30, 70),
-        (60, 33, 65),
-        (70, 70, 20),
-        (40, 130, 5),
-        (300, 20, 13),
-        (170, 35, 3),
-    ];
-    for (i, (n, k, d)) in cases.into_iter().enumerate() {
+    // N, K, D
+    let alone = sizes(
+        "1x1x1 15x3x5 17x8x13 500x8x13 333x7x8 70x4x2 99x6x14 130x5x32 200x9x5 200x16x17 100x20x16 150x32x25 \
+        133x40x13 90x64x32",
+    );
+    // With different features, with different components, and with both; matrices of several warps.
+    let teams = sizes("1x1x33 150x7x40 90x12x100 70x30x70 60x33x65 70x70x20 40x130x5 300x20x13 170x35x3");
+    for (i, (n, k, d)) in alone.chain(teams).enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let x = with_a_far_one(&mut rng, n, d);
         for mixture in of_each_type(&mut rng, k, d) {
@@ -444,25 +376,11 @@ fn check_with_missing_values(seed: u64, (n, k, d, share): (usize, usize, usize, 
 
 #[test]
 fn fused_mma_take_missing_values() {
-    let cases = [
-        // N, K, D, share
-        (1, 1, 1, 0.6),
-        (1, 3, 5, 0.3),
-        (17, 8, 13, 0.3),
-        (500, 8, 13, 0.05),
-        (300, 1, 4, 0.6),
-        (130, 5, 32, 0.3),
-        (200, 9, 5, 0.6),
-        (200, 16, 17, 0.3),
-        (100, 20, 16, 0.3),
-        (150, 32, 25, 0.05),
-        // Teams of warps.
-        (90, 8, 40, 0.3),
-        (70, 12, 70, 0.3),
-        (60, 33, 65, 0.05),
-        (100, 70, 5, 0.3),
-    ];
-    for (i, (n, k, d, share)) in cases.into_iter().enumerate() {
+    // N, K, D, share
+    let alone = [(1, 1, 1, 0.6), (1, 3, 5, 0.3), (17, 8, 13, 0.3), (500, 8, 13, 0.05), (300, 1, 4, 0.6)];
+    let more = [(130, 5, 32, 0.3), (200, 9, 5, 0.6), (200, 16, 17, 0.3), (100, 20, 16, 0.3), (150, 32, 25, 0.05)];
+    let teams = [(90, 8, 40, 0.3), (70, 12, 70, 0.3), (60, 33, 65, 0.05), (100, 70, 5, 0.3)];
+    for (i, (n, k, d, share)) in alone.into_iter().chain(more).chain(teams).enumerate() {
         let shape = fused_mma::FusedShape::new(k, d, false, true).unwrap();
         check_with_missing_values(40 + i as u64, (n, k, d, share), &fused_mma_in_small_blocks(shape));
     }
@@ -470,14 +388,8 @@ fn fused_mma_take_missing_values() {
 
 #[test]
 fn warpgroups_take_missing_values() {
-    let cases = [
-        // N, K, D, share
-        (1, 1, 1, 0.6),
-        (200, 131, 3, 0.3),
-        (300, 3, 17, 0.05),
-        // All products of a sample but one.
-        (70, 5, 85, 0.3),
-    ];
+    // N, K, D, share; in the last case all products of a sample but one.
+    let cases = [(1, 1, 1, 0.6), (200, 131, 3, 0.3), (300, 3, 17, 0.05), (70, 5, 85, 0.3)];
     for (i, case) in cases.into_iter().enumerate() {
         check_with_missing_values(60 + i as u64, case, "products_wgmma:384x1:all");
     }

@@ -1,7 +1,7 @@
 //! Whole fits. A fit of m + 1 iterations has the sums of the E-step with the parameters that m iterations find: within
 //! 10⁻¹⁰ of the reference's, relative to the largest of their kind, far above some thousand roundings of float64.
 use super::super::fit::{Course, Fitted, Task, fit, n_uniforms, takes};
-use super::flat;
+use super::{flat, sizes};
 use gmm_core::backends::reference::ReferenceEvaluator;
 use gmm_core::contract::evaluator::Evaluator;
 use gmm_core::data::samples::Samples;
@@ -73,18 +73,8 @@ fn check(x: &Array2<f64>, weights: Option<ArrayView1<'_, f64>>, k: usize, covari
 #[test]
 fn each_iteration_is_the_references() {
     // N, D, K: sizes of no tile and no instance; one of each; the most components.
-    let cases = [
-        (150, 2, 3),
-        (131, 5, 2),
-        (1, 1, 1),
-        (257, 1, 2),
-        (200, 3, 1),
-        (300, 10, 4),
-        (140, 16, 2),
-        (330, 13, 3),
-        (700, 1, 32),
-    ];
-    for (i, (n, d, k)) in cases.into_iter().enumerate() {
+    for (i, (n, d, k)) in sizes("150x2x3 131x5x2 1x1x1 257x1x2 200x3x1 300x10x4 140x16x2 330x13x3 700x1x32").enumerate()
+    {
         let x = clusters(i as u64, (n, d), k, 4.0, 0.0);
         for covariance_type in CovarianceType::ALL {
             if d > 1 || covariance_type != CovarianceType::Tied {

@@ -1,5 +1,5 @@
 //! The general kernels in both types, and the E-step of float64.
-use super::{FAR, flat, of_each_type, random_mixture};
+use super::{FAR, compare, of_each_type, random_mixture, sizes};
 use crate::float32::Float32;
 use crate::float64::Float64;
 use crate::options::CudaOptions;
@@ -69,57 +69,20 @@ fn check<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mi
 }
 
 fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: &Mixture, deviations: Deviations) {
-    let ((n, d), k) = (x.dim(), mixture.n_components());
     // Rounded to the element type, so that the reference and the kernels have the same numbers.
     let x = &x.mapv(T::round);
-    let what = format!("{:?} {deviations:?} {} N={n} D={d} K={k}", T::PRECISION, mixture.covariance_type());
     let samples = samples(x, weights);
     let mut engine = T::engine(&samples, deviations);
-    let mut reference = ReferenceEvaluator::new(samples.clone());
-    let near = |got: f64, truth: f64, bound: f64, name: &str| {
-        assert!((got - truth).abs() <= bound, "{what}: {name} {got} for {truth} (bound {bound:e})");
-    };
-    let scores = reference.score_samples(mixture).unwrap();
-    let mut sum = 0.0;
-    for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
-        let bound = T::ROUNDING * (truth.abs() + d as f64);
-        near(*got, *truth, bound, &format!("score {i}"));
-        sum += bound * weights.map_or(1.0, |w| w[i]);
-    }
-    let total = engine.log_likelihood(mixture).unwrap();
-    near(total, reference.log_likelihood(mixture).unwrap(), sum, "log-likelihood");
-    // Rounding may decide between equally probable components: one sample in a thousand.
-    let labels = reference.predict(mixture).unwrap();
-    let same = engine.predict(mixture).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
-    assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
-    let got = engine.statistics(mixture).unwrap();
-    if n < 200 {
-        assert_eq!(total.to_bits(), engine.log_likelihood(mixture).unwrap().to_bits(), "{what}");
-        assert_eq!(got, engine.statistics(mixture).unwrap(), "{what}: the same bits every time");
-    }
-    let truth = reference.statistics(mixture).unwrap();
-    let weight = truth.weight();
-    near(got.log_likelihood(), truth.log_likelihood(), sum, "log-likelihood of the E-step");
-    for (c, count) in truth.counts().iter().enumerate() {
-        near(got.counts()[c], *count, T::SUMS * weight, &format!("count {c}"));
-        if *count > 0.01 {
-            for (a, b) in got.means().row(c).iter().zip(truth.means().row(c)) {
-                near(*a, *b, T::SUMS * FAR * weight / count + 1e-15 * b.abs(), &format!("mean of {c}"));
-            }
-        }
-    }
-    for (a, b) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(a, b, T::SUMS * FAR * FAR * d as f64 + T::SUMS * 4.0 * weight * d as f64, "scatter");
-    }
+    let mut reference = ReferenceEvaluator::new(samples);
+    let what = format!("{:?} {deviations:?}", T::PRECISION);
+    let twice = x.nrows() < 200;
+    compare(&what, engine.as_mut(), &mut reference, mixture, (T::ROUNDING, T::SUMS), twice);
 }
 
 #[test]
 fn every_type_and_size() {
     // N, D, K; the last are too large for the fused kernels of float64.
-    for (i, (n, d, k)) in [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33), (50, 36, 2)]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, (n, d, k)) in sizes("1x1x1 130x2x3 1100x7x2 700x8x5 200x17x2 150x3x33 50x36x2").enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
         x.row_mut(n / 2).fill(FAR);
@@ -244,19 +207,8 @@ fn a_sample_that_no_component_reaches() {
 
 #[test]
 fn fused64_gives_the_statistics() {
-    let cases = [
-        // N, K, D
-        (1, 1, 1),
-        (63, 3, 4),
-        (300, 8, 13),
-        (130, 8, 8),
-        (257, 5, 10),
-        (65, 9, 3),
-        (200, 20, 6),
-        (129, 32, 12),
-        (200, 32, 16),
-    ];
-    for (n, k, d) in cases {
+    // N, K, D
+    for (n, k, d) in sizes("1x1x1 63x3x4 300x8x13 130x8x8 257x5x10 65x9x3 200x20x6 129x32x12 200x32x16") {
         let mut rng = ChaCha8Rng::seed_from_u64((100 * n + 10 * k + d) as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || rng.sample::<f64, _>(StandardNormal));
         x.row_mut(n / 2).fill(FAR);

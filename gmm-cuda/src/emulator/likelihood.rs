@@ -1,5 +1,5 @@
 //! Totals, totals of many parameter sets and scores, by each family.
-use super::{Problem, float32, normal, of_each_type, random_mixture, samples, used, with_holes};
+use super::{Problem, float32, normal, of_each_type, random_mixture, samples, sizes, used, with_holes};
 use crate::families;
 use crate::likelihood::NearSets;
 use crate::plan::task::{Digits, Operation, Task};
@@ -276,30 +276,28 @@ fn batch_takes_every_shape() {
 
 #[test]
 fn tiled_takes_every_shape() {
+    // The variant without its number of warps along the components, that number, and N, D, K.
     let cases = [
-        // N, D, K, threads, blocks of a multiprocessor, warps along the components
-        (1, 1, 1, 32, 1, 1),
-        (3, 13, 8, 32, 1, 1),
-        (255, 9, 9, 64, 1, 1),
-        (511, 64, 17, 64, 1, 2),
-        (300, 65, 40, 64, 1, 2),
-        (260, 130, 3, 32, 2, 1),
-        (1000, 7, 40, 64, 1, 2),
-        (513, 16, 33, 128, 1, 4),
-        (1030, 2, 100, 128, 1, 2),
-        (200, 34, 9, 64, 1, 2),
+        ("32x1:0", 1, "1x1x1 3x13x8"),
+        ("64x1:0", 1, "255x9x9"),
+        ("64x1:0", 2, "511x64x17 300x65x40 1000x7x40 200x34x9"),
+        ("32x2:0", 1, "260x130x3"),
+        ("128x1:0", 4, "513x16x33"),
+        ("128x1:0", 2, "1030x2x100"),
     ];
-    for (i, (n, d, k, threads, per_multiprocessor, across)) in cases.into_iter().enumerate() {
+    for (i, (blocks, across, text)) in cases.into_iter().enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
-        let x = normal(&mut rng, n, d);
-        for mixture in of_each_type(&mut rng, k, d) {
-            // With matrices the emulator is slow.
-            if mixture.factor().is_some() && n * d * k > 100_000 {
-                continue;
-            }
-            let problem = Problem::new(samples(&x, None), &mixture);
-            for split in [across, 16 * across] {
-                problem.total_and_scores(&format!("tiled/{split}:{threads}x{per_multiprocessor}:0"));
+        for (n, d, k) in sizes(text) {
+            let x = normal(&mut rng, n, d);
+            for mixture in of_each_type(&mut rng, k, d) {
+                // With matrices the emulator is slow.
+                if mixture.factor().is_some() && n * d * k > 100_000 {
+                    continue;
+                }
+                let problem = Problem::new(samples(&x, None), &mixture);
+                for split in [across, 16 * across] {
+                    problem.total_and_scores(&format!("tiled/{split}:{blocks}"));
+                }
             }
         }
     }

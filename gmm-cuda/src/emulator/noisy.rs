@@ -2,7 +2,7 @@
 //!
 //! Tolerances: 10⁻¹⁰ of the sizes of scores and sums, for factorisations in another order. A sample left out or counted
 //! twice is 10⁻³ or more away.
-use super::{flat, of_each_type};
+use super::{compare, flat, of_each_type, sizes};
 use crate::evaluator::CudaEvaluator;
 use crate::options::CudaOptions;
 use gmm_core::backends::cpu::CpuEvaluator;
@@ -44,46 +44,20 @@ fn noise<'a>(rng: &mut ChaCha8Rng, n: usize, d: usize, is_diagonal: bool) -> Noi
 }
 
 fn check(samples: &Samples<'_>, mixture: &Mixture) {
-    let (n, d, k) = (samples.n_samples(), samples.n_features(), mixture.n_components());
-    let what = format!("{} N={n} D={d} K={k}", mixture.covariance_type());
-    let near = |got: f64, truth: f64, size: f64, name: &str| {
-        assert!((got - truth).abs() <= TOLERANCE * size, "{what}: {name} {got} for {truth}");
-    };
     let (mut engine, mut reference) = (production(samples), NoisyReference::new(samples.clone()));
-    let scores = reference.score_samples(mixture).unwrap();
-    for (i, (got, truth)) in engine.score_samples(mixture).unwrap().iter().zip(&scores).enumerate() {
-        near(*got, *truth, truth.abs() + d as f64, &format!("score {i}"));
-    }
-    let total = engine.log_likelihood(mixture).unwrap();
-    near(total, reference.log_likelihood(mixture).unwrap(), scores.mapv(f64::abs).sum() + d as f64, "total");
-    assert_eq!(engine.predict(mixture).unwrap(), reference.predict(mixture).unwrap(), "{what}");
+    compare("noise", &mut engine, &mut reference, mixture, (TOLERANCE, TOLERANCE), true);
     let r = reference.predict_proba(mixture).unwrap();
     for (got, truth) in engine.predict_proba(mixture).unwrap().iter().zip(&r) {
-        near(*got, *truth, d as f64, "responsibility");
-    }
-    let (got, truth) = (engine.statistics(mixture).unwrap(), reference.statistics(mixture).unwrap());
-    assert_eq!(got, engine.statistics(mixture).unwrap(), "{what}: the same bits every time");
-    assert_eq!(total.to_bits(), got.log_likelihood().to_bits(), "{what}");
-    let size = truth.weight() * d as f64;
-    near(got.weight(), truth.weight(), size, "weight");
-    for (c, (got_count, count)) in got.counts().iter().zip(truth.counts()).enumerate() {
-        near(*got_count, *count, size, &format!("count {c}"));
-        for (got, mean) in got.means().row(c).iter().zip(truth.means().row(c)) {
-            near(got * got_count, mean * count, size * (1.0 + mean.abs()), &format!("mean of {c}"));
-        }
-    }
-    for (got, truth) in flat(got.scatter()).into_iter().zip(flat(truth.scatter())) {
-        near(got, truth, 100.0 * size, "scatter");
+        assert!((got - truth).abs() <= TOLERANCE * samples.n_features() as f64, "{got} for {truth}");
     }
 }
 
 /// Pairs of a thread (D ≤ 8) and of a warp, one and several pieces.
 #[test]
 fn every_shape_agrees_with_the_reference() {
-    let narrow = [(1, 1, 1), (70, 1, 3), (45, 2, 1), (2100, 3, 2), (33, 4, 11), (130, 5, 9), (40, 6, 8), (5, 7, 17)];
-    let wide =
-        [(40, 8, 3), (1, 9, 1), (9, 9, 2), (6, 16, 5), (5, 17, 3), (3, 32, 2), (1, 33, 2), (3, 44, 2), (2, 64, 1)];
-    for (seed, (n, d, k)) in narrow.into_iter().chain(wide).enumerate() {
+    let narrow = sizes("1x1x1 70x1x3 45x2x1 2100x3x2 33x4x11 130x5x9 40x6x8 5x7x17");
+    let wide = sizes("40x8x3 1x9x1 9x9x2 6x16x5 5x17x3 3x32x2 1x33x2 3x44x2 2x64x1");
+    for (seed, (n, d, k)) in narrow.chain(wide).enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed as u64);
         let x = normal(&mut rng, n, d);
         let weights = Array1::from_shape_fn(n, |i| if i == 0 { 1.5 } else { (i % 5) as f64 * 0.7 });

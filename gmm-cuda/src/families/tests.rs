@@ -134,11 +134,9 @@ fn a_short_estep_is_not_timed() {
     // `fused` gets few samples, few features, and mixtures that lose digits.
     let family = |n, d, digits| families(&Task { digits, ..task(n, 8, d) }, &H200);
     assert_eq!(family(1_000_000, 13, Digits::Expandable), [&FUSED_MMA as &dyn Family]);
-    for (n, d, digits) in
-        [(1_000_000, 13, Digits::Neither), (1_000_000, 5, Digits::Expandable), (10_000, 13, Digits::Expandable)]
-    {
-        assert_eq!(family(n, d, digits), [&FUSED as &dyn Family]);
-    }
+    let cases =
+        [(1_000_000, 13, Digits::Neither), (1_000_000, 5, Digits::Expandable), (10_000, 13, Digits::Expandable)];
+    cases.into_iter().for_each(|(n, d, digits)| assert_eq!(family(n, d, digits), [&FUSED as &dyn Family]));
     assert!(candidates(&task(1_000_000, 64, 32), None, &H200).len() > 1);
     // Products of two features, triangles times features, and neither.
     let full = |n, k, d, digits| families(&Task { covariance: Covariance::Full, digits, ..task(n, k, d) }, &H200);
@@ -153,10 +151,8 @@ fn a_short_estep_is_not_timed() {
         assert_eq!(few(n, 2, 64), [&WHITENED_WGMMA as &dyn Family]);
     }
     assert_eq!(few(10_000, 2, 64), [&WEIGHTED_SUMS as &dyn Family]);
-    assert_eq!(
-        families(&Task { digits: Digits::Expandable, ..task(1_000_000, 17, 2) }, &H200),
-        [&EXPANDED_MMA as &dyn Family]
-    );
+    let expandable = Task { digits: Digits::Expandable, ..task(1_000_000, 17, 2) };
+    assert_eq!(families(&expandable, &H200), [&EXPANDED_MMA as &dyn Family]);
 }
 
 /// A `tied` E-step uses linear terms on the tensor cores, except where `fused` computes few products in the time of its
@@ -185,17 +181,11 @@ fn tied_esteps_are_linear() {
         (1_000_000, 8, 300, Some("products_mma")),
         (1, 4096, 1024, None),
     ] {
-        if let Some(family) = family {
-            assert_eq!(chosen(n, k, d, &H200), Some(family), "N={n} K={k} D={d}");
-        } else {
-            assert_eq!(chosen(n, k, d, &H200), None, "N={n} K={k} D={d}");
-        }
+        assert_eq!(chosen(n, k, d, &H200), family, "N={n} K={k} D={d}");
     }
     assert_eq!(chosen(1_000_000, 300, 32, &CAPABILITY_8_0), Some("products_mma"));
     let requested = |name| linear(&task(1000, 8, 5), find(name), &H200).is_some();
-    assert!(
-        requested("fused_mma") && requested("expanded_mma") && requested("products_mma") && requested("products_wgmma")
-    );
+    assert!(["fused_mma", "expanded_mma", "products_mma", "products_wgmma"].into_iter().all(requested));
     assert!(!["fused", "weighted_sums", "whitened_mma", "whitened_wgmma", "general"].into_iter().any(requested));
     for operation in [Operation::Total, Operation::Scores] {
         let other =
@@ -211,34 +201,18 @@ fn tied_esteps_are_linear() {
     };
     assert!(of_full(Operation::Total, 16, 2) && of_full(Operation::Scores, 8, 28) && !of_full(Operation::EStep, 16, 2));
     assert!(!of_full(Operation::Total, 8, 13) && !of_full(Operation::Scores, 16, 40));
-    for other in [
-        Task { covariance: Covariance::Full, ..task(1_000_000, 64, 32) },
-        Task { gaps: true, ..task(1_000_000, 8, 13) },
-    ] {
-        assert_eq!(linear(&other, None, &H200), None);
-    }
+    let full = Task { covariance: Covariance::Full, ..task(1_000_000, 64, 32) };
+    let with_gaps = Task { gaps: true, ..task(1_000_000, 8, 13) };
+    assert!([full, with_gaps].iter().all(|other| linear(other, None, &H200).is_none()));
 }
 
 #[test]
 fn a_variant_survives_its_text() {
-    for text in [
-        "small_k:128x4:28",
-        "tiled/32:128x3:all",
-        "pair/8:256x8:all",
-        "pair/1:32x8:all",
-        "batch/16:64x6:0",
-        "batch_mma/64:512x1:0",
-        "batch_wgmma/64:512x1:0",
-        "fused:128x3:0",
-        "fused_mma:512x1:0",
-        "expanded_mma:256x1:0",
-        "products_mma/4:256x1:all",
-        "products_wgmma:384x1:all",
-        "whitened_wgmma:512x1:all",
-        "whitened_mma/3:384x1:all",
-        "weighted_sums/8:192x2:all",
-        "general:256x8:all",
-    ] {
+    let good = "small_k:128x4:28 tiled/32:128x3:all pair/8:256x8:all pair/1:32x8:all batch/16:64x6:0 \
+        batch_mma/64:512x1:0 batch_wgmma/64:512x1:0 fused:128x3:0 fused_mma:512x1:0 expanded_mma:256x1:0 \
+        products_mma/4:256x1:all products_wgmma:384x1:all whitened_wgmma:512x1:all whitened_mma/3:384x1:all \
+        weighted_sums/8:192x2:all general:256x8:all";
+    for text in good.split_whitespace() {
         assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
     }
     let bad = "small_k small_k:128x4 small_k:100x4:0 small_k/2:128x4:0 warp:128x4:0 pair/7:128x1:all \

@@ -1,6 +1,7 @@
 //! EM matches scikit-learn 1.9.1 from the same start, after the same number of iterations.
 use super::*;
 use gmm_host::{GaussianMixtureParams, Predict};
+use ndarray::ArrayD;
 use ndarray_npy::NpzReader;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,16 +27,9 @@ pub fn samples(name: &str) -> Array2<f64> {
     open(name).by_name("x").unwrap()
 }
 
-fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str) -> Covariances {
-    let key = format!("{t}_{key}");
-    match t {
-        CovarianceType::Full => {
-            Covariances::Full(npz.by_name::<_, ndarray::Ix3>(&key).map(|v: Array3<f64>| v).unwrap())
-        }
-        CovarianceType::Tied => Covariances::Tied(npz.by_name(&key).unwrap()),
-        CovarianceType::Diag => Covariances::Diag(npz.by_name(&key).unwrap()),
-        _ => Covariances::Spherical(npz.by_name(&key).unwrap()),
-    }
+fn covariances(npz: &mut NpzReader<File>, t: CovarianceType, key: &str, k: usize, d: usize) -> Covariances {
+    let values: ArrayD<f64> = npz.by_name(&format!("{t}_{key}")).unwrap();
+    Covariances::from_vec(t, k, d, Vec::from_iter(values)).unwrap()
 }
 
 /// Fits to a data set of `data/` from scikit-learn's start.
@@ -51,14 +45,15 @@ pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
     let lower_bounds = array1(&mut npz, "lower_bounds");
     let weights_init = array1(&mut npz, "weights_init");
     let means_init: Array2<f64> = npz.by_name(&format!("{t}_means_init")).unwrap();
+    let (k, d) = means_init.dim();
     let model = GaussianMixtureParams::default()
-        .n_components(weights_init.len())
+        .n_components(k)
         .covariance_type(t)
         .tol(0.0)
         .max_iter(lower_bounds.len())
         .weights_init(weights_init)
         .means_init(means_init)
-        .precisions_init(covariances(&mut npz, t, "precisions_init"))
+        .precisions_init(covariances(&mut npz, t, "precisions_init", k, d))
         .check()
         .unwrap();
     let mut evaluator = backend.evaluator(x.view(), None);
@@ -68,12 +63,14 @@ pub fn check(name: &str, t: CovarianceType, backend: &Backend) {
     let mixture = &fit.mixture;
     agree("weights", mixture.weights().to_vec(), array1(&mut npz, "weights").to_vec());
     let means: Array2<f64> = npz.by_name(&format!("{t}_means")).unwrap();
-    agree("means", mixture.means().iter().copied().collect(), means.into_iter().collect());
-    let want = covariances(&mut npz, t, "covariances").iter().collect();
+    agree("means", mixture.supervector().to_vec(), means.into_iter().collect());
+    let want = covariances(&mut npz, t, "covariances", k, d).iter().collect();
     agree("covariances", mixture.covariances().iter().collect(), want);
     let n_parameters: Array1<i64> = npz.by_name(&format!("{t}_n_parameters")).unwrap();
     assert_eq!(mixture.n_parameters() as i64, n_parameters[0]);
-    agree("score", vec![mixture.score(evaluator.as_mut()).unwrap()], array1(&mut npz, "score").to_vec());
-    agree("bic", vec![mixture.bic(evaluator.as_mut()).unwrap()], array1(&mut npz, "bic").to_vec());
-    agree("aic", vec![mixture.aic(evaluator.as_mut()).unwrap()], array1(&mut npz, "aic").to_vec());
+    let e = evaluator.as_mut();
+    for (name, got) in [("score", mixture.score(&mut *e)), ("bic", mixture.bic(&mut *e)), ("aic", mixture.aic(&mut *e))]
+    {
+        agree(name, vec![got.unwrap()], array1(&mut npz, name).to_vec());
+    }
 }

@@ -11,14 +11,13 @@ pub fn both(x: &Array2<f64>) -> (Array2<f64>, Array2<f32>) {
 fn deviations(truth: &Statistics) -> Array2<f64> {
     let d = truth.n_features();
     Array2::from_shape_fn(truth.means().dim(), |(c, j)| {
-        let (scatter, count) = match truth.scatter() {
-            Covariances::Full(v) => (v[[c, j, j]], truth.counts()[c]),
-            Covariances::Tied(v) => (v[[j, j]], truth.counts().sum()),
-            Covariances::Diag(v) => (v[[c, j]], truth.counts()[c]),
-            Covariances::Spherical(v) => (v[c] / d as f64, truth.counts()[c]),
+        let divisor = match truth.covariance_type() {
+            CovarianceType::Tied => truth.counts().sum(),
+            CovarianceType::Spherical => truth.counts()[c] * d as f64,
+            _ => truth.counts()[c],
         };
         // All mixtures here have variances of about one; a component of one sample has none.
-        (scatter / count).sqrt().max(1.0)
+        (truth.scatter().variance(c, j) / divisor).sqrt().max(1.0)
     })
 }
 
@@ -42,42 +41,30 @@ pub fn assert_statistics_agree(what: &str, got: &Statistics, truth: &Statistics,
             close(format!("mean {c}, {j}"), got.means()[[c, j]], truth.means()[[c, j]], sigma[[c, j]]);
         }
     }
-    match (got.scatter(), truth.scatter()) {
-        (Covariances::Full(a), Covariances::Full(b)) => {
-            for ((c, i, j), &b_ij) in b.indexed_iter() {
-                let unit = (b[[c, i, i]] * b[[c, j, j]]).sqrt().max(truth.counts()[c]);
-                if truth.counts()[c] >= 1e-3 * weight {
-                    close(format!("scatter {c}, {i}, {j}"), a[[c, i, j]], b_ij, unit);
-                }
-            }
+    let (k, shape) = (truth.n_components(), truth.scatter().shape());
+    assert_eq!(got.scatter().shape(), shape, "{what}");
+    // Of a matrix, row and column; of variances, the feature twice.
+    let each = got.scatter().iter().count() / if truth.covariance_type() == CovarianceType::Tied { 1 } else { k };
+    for (at, (a, b)) in got.scatter().iter().zip(truth.scatter().iter()).enumerate() {
+        let (c, at) = (at / each, at % each);
+        let (i, j) = if truth.covariance_type().has_matrices() { (at / d, at % d) } else { (at, at) };
+        let count = if truth.covariance_type() == CovarianceType::Tied { weight } else { truth.counts()[c] };
+        if count >= 1e-3 * weight {
+            let unit = (truth.scatter().variance(c, i) * truth.scatter().variance(c, j)).sqrt().max(count);
+            close(format!("scatter {c}, {i}, {j}"), a, b, unit);
         }
-        (Covariances::Tied(a), Covariances::Tied(b)) => {
-            for ((i, j), &b_ij) in b.indexed_iter() {
-                close(format!("scatter {i}, {j}"), a[[i, j]], b_ij, (b[[i, i]] * b[[j, j]]).sqrt().max(weight));
-            }
-        }
-        (Covariances::Diag(a), Covariances::Diag(b)) => {
-            for ((c, j), &b) in b.indexed_iter().filter(|((c, _), _)| truth.counts()[*c] >= 1e-3 * weight) {
-                close(format!("scatter {c}, {j}"), a[[c, j]], b, b.max(truth.counts()[c]));
-            }
-        }
-        (Covariances::Spherical(a), Covariances::Spherical(b)) => {
-            for (c, &b) in b.indexed_iter().filter(|(c, _)| truth.counts()[*c] >= 1e-3 * weight) {
-                close(format!("scatter {c}"), a[c], b, b.max(truth.counts()[c]));
-            }
-        }
-        _ => panic!("{what}: types differ"),
     }
 }
 
 /// Returns the largest differences in norm, of the counts and of the scatter over the counts.
 #[allow(dead_code)]
 pub fn errors(got: &Statistics, truth: &Statistics) -> String {
-    let norm = |a: &mut dyn Iterator<Item = f64>| a.map(|v| v * v).sum::<f64>().sqrt();
-    let relative =
-        |a: Vec<f64>, b: Vec<f64>| norm(&mut a.iter().zip(&b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied());
+    let relative = |a: Vec<f64>, b: Vec<f64>| {
+        let (a, b) = (Array1::from(a), Array1::from(b));
+        ((&a - &b).dot(&(&a - &b)) / b.dot(&b)).sqrt()
+    };
     let counts = relative(got.counts().to_vec(), truth.counts().to_vec());
-    let means = relative(got.means().iter().copied().collect(), truth.means().iter().copied().collect());
+    let means = relative(Vec::from_iter(got.means().to_owned()), Vec::from_iter(truth.means().to_owned()));
     let scatter = relative(got.scatter().iter().collect(), truth.scatter().iter().collect());
     format!("counts {counts:.1e}, means {means:.1e}, scatter {scatter:.1e}")
 }
@@ -131,20 +118,8 @@ pub fn check(
 }
 
 pub fn every_type_and_size(subjects: &[Subject]) {
-    for (n, d, k) in [
-        (1, 1, 1),
-        (3, 2, 2),
-        (17, 4, 3),
-        (64, 5, 2),
-        (100, 13, 8),
-        (130, 16, 5),
-        (257, 3, 19),
-        (300, 17, 4),
-        (515, 33, 2),
-        (200, 70, 3),
-        (900, 40, 3),
-        (5000, 6, 4),
-    ] {
+    let all = "1x1x1 3x2x2 17x4x3 64x5x2 100x13x8 130x16x5 257x3x19 300x17x4 515x33x2 200x70x3 900x40x3 5000x6x4";
+    for (n, d, k) in sizes(all) {
         for t in CovarianceType::ALL {
             let x = normal((n + d) as u64, n, d, 0.4);
             let m = mixture((k + d) as u64, t, k, d, 0.4);
@@ -167,7 +142,7 @@ pub fn narrow_clusters_far_from_each_other(subjects: &[Subject]) {
     let means = Array2::from_shape_fn((3, 4), |(c, j)| centres[c][j] + 0.1);
     for t in CovarianceType::ALL {
         let unit = mixture(41, t, 3, 4, 0.0);
-        let m = Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
+        let m = with_means(&unit, means.clone());
         // 10⁴ standard deviations round the data and a mean to 10⁻³ of one.
         check(subjects, "narrow clusters", &x, None, &m, 1e-3);
     }
@@ -183,7 +158,7 @@ pub fn overlapping_clusters_far_from_the_centre(subjects: &[Subject]) {
     let means = array![[3000.3, 3000.0, 2999.5], [2999.5, 3000.3, 3000.0], [-3000.0, -3000.0, -3000.2]];
     for t in CovarianceType::ALL {
         let unit = mixture(43, t, 3, 3, 0.0);
-        let m = Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
+        let m = with_means(&unit, means.clone());
         // As above, at 3000.
         check(subjects, "overlapping clusters", &x, None, &m, 1e-3);
     }

@@ -1,6 +1,7 @@
 //! The E-step under missing values, sample by sample with the sweep operator (Little and Rubin, Statistical Analysis
 //! with Missing Data, section 7.4.3). It shares no code and no factorisation with the library.
-use gmm_host::{CentredSums, CovarianceType, Covariances, Mixture, Statistics};
+use super::statistics_of;
+use gmm_host::{Mixture, Statistics};
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 
 /// The posterior of one sample's values under one component.
@@ -13,20 +14,10 @@ pub struct Component {
     pub covariance: Array2<f64>,
 }
 
-/// Returns Σ of a component as a matrix (D, D).
-pub fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
-    match m.covariances() {
-        Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-        Covariances::Tied(v) => v.clone(),
-        Covariances::Diag(v) => Array2::from_diag(&v.row(c)),
-        Covariances::Spherical(v) => Array2::from_diag(&Array1::from_elem(m.n_features(), v[c])),
-    }
-}
-
 pub fn component(m: &Mixture, c: usize, x: ArrayView1<'_, f64>) -> Component {
     let d = x.len();
     let means = m.means();
-    let (mut g, mu) = (matrix(m, c), means.row(c));
+    let (mut g, mu) = (m.matrix(c), means.row(c));
     let is_observed = |j: usize| !x[j].is_nan();
     let observed: Vec<usize> = (0..d).filter(|&j| is_observed(j)).collect();
     let mut log_det = 0.0;
@@ -106,20 +97,6 @@ pub fn statistics(m: &Mixture, posterior: &Posterior, w: &Array1<f64>) -> Statis
         }
         centres.row_mut(c).assign(&centre);
     }
-    let diag = Array2::from_shape_fn((k, d), |(c, j)| full[[c, j, j]]);
-    let second = match m.covariance_type() {
-        CovarianceType::Full => Covariances::Full(full),
-        CovarianceType::Tied => Covariances::Tied(full.sum_axis(Axis(0))),
-        CovarianceType::Diag => Covariances::Diag(diag),
-        _ => Covariances::Spherical(diag.sum_axis(Axis(1))),
-    };
-    Statistics::from_centred_sums(CentredSums {
-        weight: w.sum(),
-        log_likelihood: scores.iter().zip(w).filter(|(_, w)| **w > 0.0).map(|(s, w)| s * w).sum(),
-        first: Array2::zeros((k, d)),
-        centres,
-        counts,
-        second,
-    })
-    .unwrap()
+    let log_likelihood = scores.iter().zip(w).filter(|(_, w)| **w > 0.0).map(|(s, w)| s * w).sum();
+    statistics_of(m.covariance_type(), log_likelihood, w.sum(), counts, centres, full)
 }

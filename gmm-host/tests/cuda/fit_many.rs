@@ -1,7 +1,8 @@
 //! Many fits in one launch, against those of the CPU.
+use crate::common::assert_all_close;
 use crate::gpu_harness::Test;
-use gmm_host::{CovarianceType, Device, Error, Fit, GaussianMixtureParams, Result, Samples, Watch};
-use ndarray::{Array2, Axis};
+use gmm_host::{CovarianceType, Device, Error, Fit, GaussianMixtureParams, Order, Result, Samples, Watch};
+use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -24,13 +25,8 @@ fn clusters(seed: u64, n: usize, d: usize, k: usize) -> Array2<f64> {
 
 /// Returns the numbers of a fit, its components sorted by their first mean.
 fn sorted(fit: &Fit) -> Vec<f64> {
-    let mixture = &fit.mixture;
-    let mut order: Vec<usize> = (0..mixture.n_components()).collect();
-    order.sort_by(|a, b| mixture.means()[[*a, 0]].total_cmp(&mixture.means()[[*b, 0]]));
-    let mut numbers = vec![fit.lower_bound()];
-    numbers.extend(order.iter().map(|c| mixture.weights()[*c]));
-    numbers.extend(mixture.means().select(Axis(0), &order));
-    numbers
+    let mixture = fit.mixture.sorted(&Order::Mean(0)).unwrap();
+    [fit.lower_bound()].iter().chain(&mixture.weights()).chain(&mixture.means()).copied().collect()
 }
 
 #[derive(Default)]
@@ -58,14 +54,9 @@ fn many_fits_are_those_of_the_cpu() {
             let (of_cpu, of_gpu) = (fit(Device::Cpu, &sets), fit(Device::Cuda(0), &sets));
             for (set, (cpu, gpu)) in of_cpu.iter().zip(&of_gpu).enumerate() {
                 // Both converge when a change of the bound is 10⁻¹⁰; parameters then change by the root of that.
-                for (a, b) in sorted(cpu).into_iter().zip(sorted(gpu)) {
-                    assert!(
-                        (a - b).abs() < 1e-4 * a.abs().max(1.0),
-                        "{covariance_type} {n}x{d} K={k} set {set}: {a} {b}"
-                    );
-                }
-                let bounds = (cpu.lower_bound(), gpu.lower_bound());
-                assert!((bounds.0 - bounds.1).abs() < 1e-8, "{covariance_type} {n}x{d} K={k} set {set}: {bounds:?}");
+                let what = format!("{covariance_type} {n}x{d} K={k} set {set}");
+                assert_all_close(&what, sorted(cpu), sorted(gpu), 1e-4, 1.0);
+                assert!((cpu.lower_bound() - gpu.lower_bound()).abs() < 1e-8, "{what}: {cpu:?} {gpu:?}");
             }
             // The same bits every time, and alone.
             let again = fit(Device::Cuda(0), &sets[7..9]);

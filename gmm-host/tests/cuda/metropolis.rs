@@ -1,11 +1,12 @@
 //! Random-walk Metropolis on a real device: its densities against the float64 reference, and its decisions.
 //!
 //! Tolerances as in `evaluator.rs`. The prior is computed in float64: right to 10⁻¹⁴ of its size.
-use crate::common::{normal, reference};
+use crate::common::{cuda, reference};
 use crate::gpu_harness::Test;
+use crate::{evaluator, tolerances};
 use gmm_host::{
-    CovarianceType, CudaEvaluator, CudaOptions, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget,
-    Mixture, Samples,
+    CovarianceType, CudaEvaluator, Error, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Mixture,
+    Samples,
 };
 use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
@@ -92,13 +93,8 @@ fn point(seed: u64, target: &MetropolisTarget) -> Vec<f64> {
     (0..target.dim()).map(|_| 0.3 * rng.sample::<f64, _>(StandardNormal)).collect()
 }
 
-fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
-    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
-    CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
-}
-
 fn data(seed: u64, n: usize, d: usize) -> Array2<f32> {
-    normal(seed, n, d, 0.0).mapv(|v| v as f32)
+    crate::data(seed, n, d).0
 }
 
 /// Returns the reference's log density, and the bound of the device's error.
@@ -106,10 +102,7 @@ fn truth(x: &Array2<f32>, target: &MetropolisTarget, theta: &[f64]) -> (f64, f64
     let mixture = target.mixture(theta).unwrap();
     let wide = x.mapv(f64::from);
     let samples = reference(wide.view()).score_samples(&mixture).unwrap();
-    let (n, d) = x.dim();
-    let e = samples.mapv(|v| 16.0 * (d as f64 + 4.0).sqrt() * 2f64.powi(-24) * v.abs().max(1.0));
-    let bound = e.sum() / (n as f64).sqrt() + e.iter().copied().fold(0.0, f64::max) + 5e-8 * n as f64;
-    (samples.sum() + target.log_prior(theta, &mixture), bound + 1e-10)
+    (samples.sum() + target.log_prior(theta, &mixture), tolerances(&samples, x.ncols()).0 + 1e-10)
 }
 
 /// Makes the steps and compares each density with the reference. The decisions follow from the densities.
@@ -282,8 +275,8 @@ fn what_the_kernel_cannot_do_is_left_to_the_caller() {
     assert!(matches!(run(&mut evaluator(&x, None), &target(28, 9, 3, false)), (Ok(false), 0)));
     assert!(matches!(run(&mut evaluator(&x, Some("small_k")), &target(28, 2, 3, false)), (Ok(false), 0)));
     let large = data(25, 5000, 3);
-    let options = CudaOptions::default().with_memory_limit(4 * 512 * 3 * size_of::<f32>());
-    let mut chunked = CudaEvaluator::new(Samples::from_f32(large.view()).unwrap(), 0, &options).unwrap();
+    let limit = 4 * 512 * 3 * size_of::<f32>();
+    let mut chunked = cuda(Samples::from_f32(large.view()).unwrap(), None, Some(limit));
     assert!(!chunked.is_resident());
     assert!(matches!(run(&mut chunked, &target(28, 2, 3, false)), (Ok(false), 0)));
     // Another number of features, and a shape with more blocks than the device runs at once.

@@ -2,16 +2,14 @@
 //!
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::{
-    Backend, CUDA_BACKENDS, assert_all_close, assert_close, blobs, estep, mixture, normal, reference_in_threads,
+    self, Allowed, Backend, CUDA_BACKENDS, assert_close, assert_evaluators_agree, assert_fits_close, blobs, cuda,
+    estep, mixture, normal, reference_in_threads, sizes, weights, with_means,
 };
 use crate::gpu_harness::Test;
 use gmm_host::{
-    CovarianceType, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams, Mixture,
-    ReferenceEvaluator, Samples, load,
+    CovarianceType, Device, Error, Evaluator, GaussianMixtureParams, Mixture, ReferenceEvaluator, Samples, load,
 };
-use ndarray::{Array1, Array2};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use ndarray::Array2;
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -35,71 +33,28 @@ pub fn tests() -> Vec<Test> {
 const TYPES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Spherical];
 
 /// Makes a share of the values missing at random, and all of row 7.
-fn with_holes(seed: u64, mut x: Array2<f64>, share: f64) -> Array2<f64> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    x.map_inplace(|v| *v = if rng.random::<f64>() < share { f64::NAN } else { *v });
+fn with_holes(seed: u64, x: Array2<f64>, share: f64) -> Array2<f64> {
+    let mut x = common::with_holes(seed, x, share);
     if x.nrows() > 7 {
         x.row_mut(7).fill(f64::NAN);
     }
     x
 }
 
-/// Returns weights of very different size, some of them zero.
-fn weights(n: usize) -> Array1<f64> {
-    Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 1.0 / 64.0 + (i % 11) as f64 })
-}
-
-fn samples<'a>(backend: &Backend, x: &Array2<f64>, w: Option<&'a Array1<f64>>) -> Samples<'a> {
-    let samples = match backend.float32 {
-        true => Samples::with_shared_missing(x.mapv(|v| v as f32).into_shared()).unwrap(),
-        false => Samples::with_shared_missing(x.to_shared()).unwrap(),
-    };
-    match w {
-        Some(w) => samples.with_weights(w.view()).unwrap(),
-        None => samples,
-    }
-}
-
 /// Compares all results of an evaluator with the reference. `unit` is the allowed error of a sample's log-likelihood,
 /// relative to its size and to √D; `statistics` is that of the statistics.
 fn check(what: &str, e: &mut dyn Evaluator, samples: &Samples<'_>, m: &Mixture, unit: f64, statistics: f64) {
-    let mut truth = reference_in_threads(samples);
-    let unit = unit * (m.n_features() as f64 + 4.0).sqrt();
-    let w = samples.weights().map_or_else(|| Array1::ones(samples.n_samples()), |w| w.to_owned());
-    let (scores, true_scores) = (e.score_samples(m).unwrap(), truth.score_samples(m).unwrap());
-    let bound = |i: usize| unit * true_scores[i].abs().max(1.0);
-    for (i, (got, v)) in scores.iter().zip(&true_scores).enumerate() {
-        assert!((got - v).abs() <= bound(i), "{what}, score {i}: {got} for {v}, {:e} allowed", bound(i));
+    if samples.n_samples() > 7 {
+        assert_eq!(e.score_samples(m).unwrap()[7], 0.0, "{what}: nothing is observed in this row");
     }
-    if scores.len() > 7 {
-        assert_eq!(scores[7], 0.0, "{what}: nothing is observed in this row");
-    }
-    let (total, true_total) = (e.log_likelihood(m).unwrap(), truth.log_likelihood(m).unwrap());
-    let allowed: f64 = w.iter().enumerate().map(|(i, w)| w * bound(i)).sum();
-    assert!((total - true_total).abs() <= allowed, "{what}: {total} for {true_total}, {allowed:e} allowed");
-    assert_eq!(total.to_bits(), e.log_likelihood(m).unwrap().to_bits(), "{what}");
-    for batch in e.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap() {
-        assert!((batch - true_total).abs() <= allowed, "{what}: {batch} for {true_total}, {allowed:e} allowed");
-    }
-    // A responsibility's relative error is the absolute error of two exponents.
-    let (r, true_r) = (e.predict_proba(m).unwrap(), truth.predict_proba(m).unwrap());
-    for (((i, c), got), v) in r.indexed_iter().zip(&true_r) {
-        assert!((got - v).abs() <= 2.0 * bound(i), "{what}, responsibility {i}, {c}: {got} for {v}");
-    }
-    let (labels, true_labels) = (e.predict(m).unwrap(), truth.predict(m).unwrap());
-    for (i, (got, v)) in labels.iter().zip(&true_labels).enumerate() {
-        assert!(true_r[[i, *got]] >= true_r[[i, *v]] - 4.0 * bound(i), "{what}, label {i}: {got} for {v}");
-    }
-    let got = e.statistics(m).unwrap();
+    e.statistics(m).unwrap();
     // The tensor cores round responsibilities by 2⁻¹² of themselves, which hardly averages over a few samples.
     let few = samples.n_samples() < 100 * m.n_components();
     let on_tensor_cores = e.describe().kernel.contains("mma");
     let statistics = if few && on_tensor_cores { statistics.max(5e-4) } else { statistics };
-    estep::assert_statistics_agree(what, &got, &truth.statistics(m).unwrap(), statistics);
-    assert_eq!(got, e.statistics(m).unwrap(), "{what}: the same bits each time");
-    let mut shared = e.share().unwrap();
-    assert_eq!(shared.log_likelihood(m).unwrap().to_bits(), total.to_bits(), "{what}");
-    assert_eq!(shared.statistics(m).unwrap(), got, "{what}");
+    let unit = unit * (m.n_features() as f64 + 4.0).sqrt();
+    let allowed = Allowed { sample: unit, total: unit, statistics };
+    assert_evaluators_agree(what, e, &mut reference_in_threads(samples), m, allowed);
 }
 
 /// Returns a backend's tolerances for [`check`]. In float32 the tensor cores compute the statistics, and their
@@ -109,29 +64,17 @@ fn tolerances(backend: &Backend) -> (f64, f64) {
 }
 
 fn every_shape_and_share_agrees(t: CovarianceType, weighted: bool) {
-    let shapes = [
-        (1, 1, 1),
-        (1, 13, 8),
-        (1000, 1, 1),
-        (1001, 2, 3),
-        (5000, 16, 32),
-        (260_003, 13, 8),
-        (210_000, 20, 12),
-        (3000, 40, 5),
-        (600, 3, 70),
-        (511, 70, 33),
-        (900, 17, 1),
-        (3000, 12, 4),
-        (4000, 13, 300),
-        (1500, 80, 140),
-    ];
-    for (i, (n, d, k)) in shapes.into_iter().enumerate() {
+    let shapes = sizes(
+        "1x1x1 1x13x8 1000x1x1 1001x2x3 5000x16x32 260003x13x8 210000x20x12 3000x40x5 600x3x70 511x70x33 900x17x1 \
+        3000x12x4 4000x13x300 1500x80x140",
+    );
+    for (i, (n, d, k)) in shapes.enumerate() {
         let share = [0.05, 0.3, 0.6][i % 3];
         let (x, w) = (with_holes(i as u64, normal(i as u64, n, d, 0.5), share), weights(n));
         let m = mixture(10 + i as u64, t, k, d, 0.5);
         for backend in CUDA_BACKENDS {
             let what = format!("{}, {t} N={n} D={d} K={k}, {share} missing, weights {weighted}", backend.name);
-            let samples = samples(backend, &x, weighted.then_some(&w));
+            let samples = backend.samples(x.view(), weighted.then_some(w.view()));
             let (unit, statistics) = tolerances(backend);
             check(&what, (backend.load)(samples.clone()).as_mut(), &samples, &m, unit, statistics);
         }
@@ -149,9 +92,9 @@ fn narrow_and_far_components_agree() {
         for t in TYPES {
             let of = mixture(70 + i as u64, t, k, d, 0.0);
             let means = Array2::from_shape_fn((k, d), |(c, j)| 1e4 + 100.0 * c as f64 + 0.1 * of.means()[[c, j]]);
-            let m = Mixture::new(of.weights().to_owned(), means, of.covariances().clone()).unwrap();
+            let m = with_means(&of, means);
             for backend in CUDA_BACKENDS {
-                let samples = samples(backend, &x, None);
+                let samples = backend.samples(x.view(), None);
                 let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
                 // In float32 deviations are differences of numbers of some hundreds of deviations: 2⁻²⁴ of these.
                 let (unit, statistics) = (backend.tolerance(1e-12, 4e-4), backend.tolerance(1e-9, 1e-4));
@@ -175,7 +118,7 @@ fn far_samples_and_dead_components() {
             means.row_mut(0).fill(1e3);
             let m = Mixture::new(weights, means, of.covariances().clone()).unwrap();
             for backend in CUDA_BACKENDS {
-                let samples = samples(backend, &x, None);
+                let samples = backend.samples(x.view(), None);
                 let mut e = (backend.load)(samples.clone());
                 let (unit, statistics) = tolerances(backend);
                 let what = format!("{}, {t} D={d}", backend.name);
@@ -194,10 +137,9 @@ fn chunks_equal_the_whole() {
     for t in TYPES {
         let m = mixture(45, t, k, d, 0.0);
         for backend in CUDA_BACKENDS {
-            let samples = samples(backend, &x, Some(&w));
+            let samples = backend.samples(x.view(), Some(w.view()));
             for limit in [512 * 7 * 8 * 2, 300_000] {
-                let options = CudaOptions::default().with_memory_limit(limit);
-                let mut chunked = CudaEvaluator::new(samples.clone(), 0, &options).unwrap();
+                let mut chunked = cuda(samples.clone(), None, Some(limit));
                 let (unit, statistics) = tolerances(backend);
                 check(&format!("{}, {t}, limit {limit}", backend.name), &mut chunked, &samples, &m, unit, statistics);
                 assert!(!chunked.is_resident());
@@ -216,15 +158,7 @@ fn fits_agree_with_the_cpu() {
             params.check().unwrap().fit(load(device, samples, &Default::default()).unwrap().as_mut()).unwrap()
         };
         let (cuda, cpu) = (fit(Device::Cuda(0)), fit(Device::Cpu));
-        let close = |what: &str, a: Vec<f64>, b: Vec<f64>| {
-            let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-            assert_all_close(&format!("{t} {what}"), a, b, 1e-9, largest);
-        };
-        close("lower bounds", cuda.lower_bounds.clone(), cpu.lower_bounds.clone());
-        let (a, b) = (&cuda.mixture, &cpu.mixture);
-        close("weights", a.weights().to_vec(), b.weights().to_vec());
-        close("means", a.means().iter().copied().collect(), b.means().iter().copied().collect());
-        close("covariances", a.covariances().iter().collect(), b.covariances().iter().collect());
+        assert_fits_close(&t.to_string(), &cuda, &cpu, 1e-9);
     }
 }
 
@@ -251,14 +185,12 @@ fn every_kernel_agrees_or_says_why_not() {
     let backend = &CUDA_BACKENDS[1];
     for (n, d, k) in [(210_000, 13, 8), (3000, 5, 3), (2000, 40, 20)] {
         let x = with_holes(8, normal(90, n, d, 0.0), 0.3);
-        let samples = samples(backend, &x, None);
+        let samples = backend.samples(x.view(), None);
         let m = mixture(91, CovarianceType::Diag, k, d, 0.0);
-        let mut general =
-            CudaEvaluator::new(samples.clone(), 0, &CudaOptions::default().with_kernel("general".to_string())).unwrap();
+        let mut general = cuda(samples.clone(), Some("general"), None);
         let (total, statistics) = (general.log_likelihood(&m).unwrap(), general.statistics(&m).unwrap());
         for name in gmm_host::cuda_kernel_names() {
-            let options = CudaOptions::default().with_kernel(name.clone());
-            let mut e = CudaEvaluator::new(samples.clone(), 0, &options).unwrap();
+            let mut e = cuda(samples.clone(), Some(&name), None);
             let what = format!("{name} N={n} D={d} K={k}");
             match e.log_likelihood(&m) {
                 Ok(got) => assert_close(&what, got, total, 1e-6, 1.0),
@@ -287,7 +219,7 @@ fn every_kernel_agrees_or_says_why_not() {
 fn all_covariance_types_take_turns() {
     let x = with_holes(9, normal(92, 500, 4, 0.0), 0.3);
     let samples = Samples::with_missing(x.view()).unwrap();
-    let mut e = CudaEvaluator::new(samples.clone(), 0, &CudaOptions::default()).unwrap();
+    let mut e = cuda(samples.clone(), None, None);
     let mut truth = ReferenceEvaluator::new(samples.clone());
     for t in CovarianceType::ALL.into_iter().chain(CovarianceType::ALL) {
         let m = mixture(93, t, 3, 4, 0.0);

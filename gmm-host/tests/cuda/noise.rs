@@ -2,8 +2,7 @@
 //!
 //! Tolerance: 10⁻¹⁰ of the sums' size, for factorisations and sums in another order. A sample left out or counted twice
 //! is 10⁻⁴ or more.
-use crate::common::estep::assert_statistics_agree;
-use crate::common::{assert_all_close, assert_close, blobs, mixture, normal, spd};
+use crate::common::{Allowed, assert_evaluators_agree, assert_mixtures_close, blobs, mixture, normal, sizes, spd};
 use crate::gpu_harness::Test;
 use gmm_host::{
     CovarianceType, CpuEvaluator, Device, Evaluator, GaussianMixtureParams, LoadOptions, Noise, Samples, load,
@@ -11,7 +10,6 @@ use gmm_host::{
 use ndarray::{Array1, Array2, Array3};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::ops::ControlFlow;
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -48,27 +46,15 @@ fn check(n: usize, d: usize, k: usize, covariance_type: CovarianceType, is_diago
     let samples = if is_diagonal { samples } else { samples.with_weights(weights.view()).unwrap() };
     let m = mixture(seed + 1, covariance_type, k, d, 1.0);
     let (mut gpu, mut cpu) = (on_gpu(&samples), CpuEvaluator::new(samples.clone()).unwrap());
-    let scores = cpu.score_samples(&m).unwrap();
-    assert_all_close(&what, gpu.score_samples(&m).unwrap(), scores.to_vec(), 1e-10, d as f64);
-    let size: f64 = scores.iter().map(|v| v.abs()).sum();
-    assert_close(&what, gpu.log_likelihood(&m).unwrap(), cpu.log_likelihood(&m).unwrap(), 1e-10, size);
-    let r = cpu.predict_proba(&m).unwrap();
-    assert_all_close(&what, gpu.predict_proba(&m).unwrap(), r, 1e-9, 1.0);
-    // Rounding may decide between equally probable components.
-    let labels = cpu.predict(&m).unwrap();
-    let same = gpu.predict(&m).unwrap().iter().zip(&labels).filter(|(a, b)| a == b).count();
-    assert!(same * 1000 >= n * 999, "{what}: {same} labels of {n} agree");
-    let statistics = gpu.statistics(&m).unwrap();
-    assert_statistics_agree(&what, &statistics, &cpu.statistics(&m).unwrap(), 1e-10);
-    assert_eq!(gpu.statistics(&m).unwrap(), statistics, "{what}: the same bits every time");
-    assert_eq!(gpu.share().unwrap().statistics(&m).unwrap(), statistics, "{what}: a shared evaluator");
-    assert_eq!(on_gpu(&samples).statistics(&m).unwrap(), statistics, "{what}: another evaluator");
+    assert_evaluators_agree(&what, gpu.as_mut(), &mut cpu, &m, Allowed { sample: 1e-9, ..Allowed::all(1e-10) });
+    let another = on_gpu(&samples).statistics(&m).unwrap();
+    assert_eq!(gpu.statistics(&m).unwrap(), another, "{what}: another evaluator");
 }
 
 fn every_operation_agrees_with_the_cpu() {
-    let narrow = [(1, 1, 1), (1000, 1, 3), (3001, 2, 1), (3001, 3, 9), (2000, 4, 5), (2000, 5, 40), (3000, 6, 17)];
-    let wide = [(1000, 7, 4), (1500, 8, 20), (700, 9, 3), (500, 16, 4), (500, 17, 3), (300, 33, 5), (300, 64, 2)];
-    for (i, (n, d, k)) in narrow.into_iter().chain(wide).enumerate() {
+    let narrow = sizes("1x1x1 1000x1x3 3001x2x1 3001x3x9 2000x4x5 2000x5x40 3000x6x17");
+    let wide = sizes("1000x7x4 1500x8x20 700x9x3 500x16x4 500x17x3 300x33x5 300x64x2");
+    for (i, (n, d, k)) in narrow.chain(wide).enumerate() {
         for covariance_type in [CovarianceType::Full, CovarianceType::Diag] {
             check(n, d, k, covariance_type, (i % 2 == 0) == (covariance_type == CovarianceType::Full));
         }
@@ -85,13 +71,10 @@ fn many_samples_and_pieces() {
 fn a_fit_is_the_cpus() {
     let x = blobs(41, 3000, 4);
     let samples = Samples::from_f64(x.view()).unwrap().with_noise(noise(42, 3000, 4, false)).unwrap();
-    let fit = |e: &mut dyn Evaluator| {
-        let params = GaussianMixtureParams::new(3).max_iter(20);
-        params.check().unwrap().fit_with(e, &mut |_| ControlFlow::Continue(())).unwrap()
-    };
-    let (a, b) = (fit(on_gpu(&samples).as_mut()), fit(&mut CpuEvaluator::new(samples.clone()).unwrap()));
-    assert_all_close("means", a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-6, 1.0);
-    assert_all_close("covariances", a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-6, 1.0);
+    let params = GaussianMixtureParams::new(3).max_iter(20);
+    let a = params.fit(on_gpu(&samples).as_mut()).unwrap();
+    let b = params.fit(&mut CpuEvaluator::new(samples).unwrap()).unwrap();
+    assert_mixtures_close("fits", &a.mixture, &b.mixture, 1e-6, 1.0);
 }
 
 fn what_the_kernels_lack_stays_on_the_cpu() {

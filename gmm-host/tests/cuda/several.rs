@@ -1,5 +1,5 @@
 //! Samples divided over devices of a real machine, the GPU and the CPU or all GPUs, against the float64 reference.
-use crate::common::{assert_close, blobs, mixture, reference};
+use crate::common::{Allowed, assert_close, assert_evaluators_agree, blobs, mixture, reference};
 use crate::gpu_harness::Test;
 use gmm_host::{
     CovarianceType, Device, Evaluator, GaussianMixtureParams, LoadOptions, Order, Samples, cuda_devices, load,
@@ -40,23 +40,12 @@ fn every_operation_agrees() {
             let m = mixture(91, covariance_type, 4, 5, 0.0);
             let mut data = loaded(&name, Samples::from_f32(single.view()).unwrap());
             let mut truth = reference(wide.view());
-            let what = format!("{name} {covariance_type}");
             // float32: the tolerances of the other tests of totals and values.
-            let (total, scores) = (truth.log_likelihood(&m).unwrap(), truth.score_samples(&m).unwrap());
-            assert_close(&what, data.log_likelihood(&m).unwrap(), total, 1e-6, 0.0);
-            assert_close(&what, data.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap()[1], total, 1e-6, 0.0);
-            let found = data.score_samples(&m).unwrap();
-            found.iter().zip(&scores).for_each(|(a, b)| assert_close(&what, *a, *b, 1e-4, 1.0));
-            let (a, b) = (data.statistics(&m).unwrap(), truth.statistics(&m).unwrap());
-            assert_close(&what, a.log_likelihood(), b.log_likelihood(), 1e-6, 0.0);
-            let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
-            let off = norm(&mut a.means().iter().zip(&b.means()).map(|(a, b)| a - b));
-            assert!(off <= 1e-4 * norm(&mut b.means().iter().copied()), "{what}: means off by {off}");
-            assert_eq!(
-                data.rows(&[0, 20_010, 311]).unwrap().x,
-                reference(wide.view()).rows(&[0, 20_010, 311]).unwrap().x
-            );
-            assert_eq!(data.predict_proba(&m).unwrap().dim(), (20_011, 4));
+            let allowed = Allowed { sample: 1e-4, total: 1e-6, statistics: 1e-4 };
+            let what = format!("{name} {covariance_type}");
+            assert_evaluators_agree(&what, data.as_mut(), &mut truth, &m, allowed);
+            let rows = [0, 20_010, 311];
+            assert_eq!(data.rows(&rows).unwrap().x, truth.rows(&rows).unwrap().x);
         }
     }
 }

@@ -4,25 +4,27 @@
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
 use crate::common::{
-    Backend, CUDA_BACKENDS, agreement, assert_close, blobs, mixture, normal, reference, reference_in_threads, weighted,
+    Allowed, CUDA_BACKENDS, agreement, assert_close, assert_evaluators_agree, assert_fits_close, blobs, cuda, mixture,
+    normal, reference, reference_in_threads, sizes, weights, with_means,
 };
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
-    CovarianceType, Covariances, CudaEvaluator, CudaOptions, Device, Error, Evaluator, GaussianMixtureParams,
-    InitParams, Samples, Statistics, load,
+    CovarianceType, Covariances, Device, Error, Evaluator, GaussianMixtureParams, InitParams, Samples, Statistics, load,
 };
 use ndarray::{Array1, Array2};
 use std::time::Instant;
 
+const WITH_MATRICES: [CovarianceType; 2] = [CovarianceType::Full, CovarianceType::Tied];
+const WITHOUT_MATRICES: [CovarianceType; 2] = [CovarianceType::Diag, CovarianceType::Spherical];
+
 pub fn tests() -> Vec<Test> {
     vec![
-        ("likelihoods_agree_for_every_type_and_weights", likelihoods_agree_for_every_type_and_weights),
-        ("scores_labels_and_responsibilities_agree", scores_labels_and_responsibilities_agree),
-        ("estep_every_type_and_size", || estep::every_type_and_size(&cuda())),
-        ("estep_narrow_clusters", || estep::narrow_clusters_far_from_each_other(&cuda())),
-        ("estep_overlapping_clusters", || estep::overlapping_clusters_far_from_the_centre(&cuda())),
-        ("estep_far_samples_and_dead_components", || estep::far_samples_and_dead_components(&cuda())),
-        ("estep_weights_of_any_size", || estep::weights_of_any_size(&cuda())),
+        ("every_operation_agrees", every_operation_agrees),
+        ("estep_every_type_and_size", || estep::every_type_and_size(&subjects())),
+        ("estep_narrow_clusters", || estep::narrow_clusters_far_from_each_other(&subjects())),
+        ("estep_overlapping_clusters", || estep::overlapping_clusters_far_from_the_centre(&subjects())),
+        ("estep_far_samples_and_dead_components", || estep::far_samples_and_dead_components(&subjects())),
+        ("estep_weights_of_any_size", || estep::weights_of_any_size(&subjects())),
         ("tensor_cores_agree", tensor_cores_agree),
         ("fused_mma_agree", fused_mma_agree),
         ("expanded_mma_agree", expanded_mma_agree),
@@ -44,15 +46,11 @@ pub fn tests() -> Vec<Test> {
 
 pub const TIMED: [Test; 1] = [("a_start_costs_less_than_ten_iterations", a_start_costs_less_than_ten_iterations)];
 
-fn evaluator(samples: Samples<'_>, memory_limit: Option<usize>) -> CudaEvaluator<'_> {
-    CudaEvaluator::new(samples, 0, &CudaOptions::default().with_memory_limit(memory_limit)).unwrap()
-}
-
 /// Returns the backend with all samples resident, and in chunks of 512 samples or a few more.
-fn cuda() -> Vec<Subject> {
+fn subjects() -> Vec<Subject> {
     let subject = |name: &str, limit: Option<usize>| Subject {
         name: name.into(),
-        load: Box::new(move |samples| Box::new(evaluator(samples, limit))),
+        load: Box::new(move |samples| Box::new(cuda(samples, None, limit))),
         // Float64 sums over parts and slices, in another order.
         float64: 1e-10,
         // Different kernels round differently: 10⁻³ of a sample if clusters are 10⁴ of their widths apart.
@@ -61,80 +59,22 @@ fn cuda() -> Vec<Subject> {
     vec![subject("cuda", None), subject("cuda in chunks", Some(2 * 8 * 512 * 72))]
 }
 
-fn weights(n: usize) -> Array1<f64> {
-    Array1::from_shape_fn(n, |i| if i % 7 == 3 { 0.0 } else { 0.01 + (i % 11) as f64 })
-}
-
-/// Bounds a total's error, from the samples' scores: a few roundings a feature of numbers of the exponent's size.
-fn bound(backend: &Backend, scores: &Array1<f64>, weights: Option<&Array1<f64>>, d: usize) -> f64 {
-    let unit = backend.tolerance(1e-14, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
-    scores.iter().enumerate().map(|(i, v)| unit * v.abs().max(1.0) * weights.map_or(1.0, |w| w[i])).sum::<f64>()
-}
-
-fn likelihoods_agree_for_every_type_and_weights() {
-    for (i, (n, d, k)) in
-        [(1, 1, 1), (7, 13, 8), (1001, 2, 3), (20_003, 13, 8), (3000, 40, 5), (600, 3, 70), (511, 70, 33)]
-            .into_iter()
-            .enumerate()
-    {
+/// float32: some roundings for each feature of numbers of the size of a sample's score.
+fn every_operation_agrees() {
+    let all = "1x1x1 1x17x1 5x13x8 1001x2x3 70001x13x8 10007x16x32 4099x7x9 3001x17x3 20011x33x65 5003x2x40 \
+        3000x40x5 600x3x70 2049x3x70 511x70x33 777x130x18";
+    for (i, (n, d, k)) in sizes(all).enumerate() {
         for t in CovarianceType::ALL {
             let (x, w) = (normal(i as u64, n, d, 0.5), weights(n));
             let m = mixture(10 + i as u64, t, k, d, 0.5);
             for backend in CUDA_BACKENDS {
-                let seen = backend.seen(&x);
-                let scores = reference(seen.view()).score_samples(&m).unwrap();
-                let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
-                for w in [None, Some(&w)] {
-                    let mut e = backend.evaluator(x.view(), w.map(|w| w.view()));
-                    let truth = match w {
-                        Some(w) => weighted(seen.view(), w.view()).log_likelihood(&m).unwrap(),
-                        None => scores.sum(),
-                    };
-                    let bound = bound(backend, &scores, w, d);
-                    let total = e.log_likelihood(&m).unwrap();
-                    assert!((total - truth).abs() <= bound, "{what}: {total} for {truth}, {bound:e} allowed");
-                    assert_eq!(total.to_bits(), e.log_likelihood(&m).unwrap().to_bits(), "{what}");
-                    let batch = e.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap();
-                    assert!(batch.iter().all(|total| (total - truth).abs() <= bound), "{what}: {batch:?} for {truth}");
-                    assert_close("total weight", e.total_weight(), w.map_or(n as f64, |w| w.sum()), 1e-12, 0.0);
-                }
-            }
-        }
-    }
-}
-
-fn scores_labels_and_responsibilities_agree() {
-    for (i, (n, d, k)) in [(1, 1, 1), (5, 13, 8), (70_001, 13, 8), (1000, 40, 5), (2049, 3, 70)].into_iter().enumerate()
-    {
-        for t in CovarianceType::ALL {
-            let x = normal(20 + i as u64, n, d, 0.0);
-            let m = mixture(30 + i as u64, t, k, d, 0.0);
-            for backend in CUDA_BACKENDS {
-                let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
-                let seen = backend.seen(&x);
-                let mut truth = reference(seen.view());
-                // Weights do not matter here.
-                let w = weights(n);
-                let w = (i % 2 == 0).then_some(w.view()).filter(|w| w.sum() > 0.0);
-                let mut e = backend.evaluator(x.view(), w);
+                let w = (i % 2 == 1).then_some(w.view());
+                let mut truth = reference_in_threads(&backend.samples(x.view(), w));
                 let unit = backend.tolerance(1e-13, 16.0 * 2f64.powi(-24)) * (d as f64 + 4.0).sqrt();
-                let (scores, true_scores) = (e.score_samples(&m).unwrap(), truth.score_samples(&m).unwrap());
-                assert_eq!(scores.len(), n);
-                for (i, (got, v)) in scores.iter().zip(&true_scores).enumerate() {
-                    let bound = unit * v.abs().max(1.0);
-                    assert!((got - v).abs() <= bound, "{what}, score {i}: {got} for {v}, {bound:e} allowed");
-                }
-                // A responsibility's relative error is the absolute error of two exponents.
-                let (r, true_r) = (e.predict_proba(&m).unwrap(), truth.predict_proba(&m).unwrap());
-                for (((i, c), got), v) in r.indexed_iter().zip(&true_r) {
-                    let bound = 2.0 * unit * true_scores[i].abs().max(1.0);
-                    assert!((got - v).abs() <= bound, "{what}, responsibility {i}, {c}: {got} for {v}");
-                }
-                let (labels, true_labels) = (e.predict(&m).unwrap(), truth.predict(&m).unwrap());
-                for (i, (got, v)) in labels.iter().zip(&true_labels).enumerate() {
-                    let tie = 4.0 * unit * true_scores[i].abs().max(1.0);
-                    assert!(true_r[[i, *got]] >= true_r[[i, *v]] - tie, "{what}, label {i}: {got} for {v}");
-                }
+                let statistics = backend.tolerance(1e-10, estep::FLOAT32);
+                let allowed = Allowed { sample: unit, total: unit, statistics };
+                let what = format!("{}, {t} N={n} D={d} K={k}", backend.name);
+                assert_evaluators_agree(&what, backend.evaluator(x.view(), w).as_mut(), &mut truth, &m, allowed);
             }
         }
     }
@@ -151,7 +91,7 @@ fn large_k_and_d() {
     ] {
         let x = normal(40, n, d, 0.0);
         let m = mixture(41, t, k, d, 0.0);
-        estep::check(&cuda()[..1], &format!("large N={n} D={d} K={k}"), &x, None, &m, estep::FLOAT32);
+        estep::check(&subjects()[..1], &format!("large N={n} D={d} K={k}"), &x, None, &m, estep::FLOAT32);
     }
 }
 
@@ -160,41 +100,22 @@ fn large_k_and_d() {
 /// Tolerances: responsibilities are rounded by 2⁻¹² of themselves, which moves the mean over N samples by 2⁻¹²/√N of a
 /// deviation, up to 2⁻¹² for a few samples. With thousands the errors are those of the exponents, [`estep::FLOAT32`].
 fn tensor_cores_agree() {
-    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 70), (700, 129, 33)];
-    agree_on_tensor_cores(
-        "products_mma",
-        &CovarianceType::ALL,
-        &small,
-        &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
-    );
+    let small = "1x1x1 3x2x2 130x16x5 257x3x19 900x40x3 1500x13x70 700x129x33";
+    agree_on_tensor_cores("products_mma", &CovarianceType::ALL, small, "20003x13x8 30001x32x64 10007x64x20");
 }
 
 /// As [`tensor_cores_agree`], for the kernels that multiply matrices with features.
 fn whitened_agrees() {
-    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (700, 129, 33), (1500, 70, 7)];
-    agree_on_tensor_cores(
-        "whitened_mma",
-        &[CovarianceType::Full, CovarianceType::Tied],
-        &small,
-        &[(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20)],
-    );
+    let small = "1x1x1 3x2x2 130x16x5 257x3x19 900x40x3 700x129x33 1500x70x7";
+    agree_on_tensor_cores("whitened_mma", &WITH_MATRICES, small, "20003x13x8 30001x32x64 10007x64x20");
 }
 
 /// All kernels of E-steps, against float64 on the same device, with so many samples that slices add to separate sums
 /// and samples are divided into several pieces. A sum left out or counted twice changes the whole by far more than 10⁻³
 /// in norm, which is above every kernel's rounding.
 fn long_esteps_agree() {
-    const KERNELS: [&str; 9] = [
-        "fused",
-        "fused_mma",
-        "expanded_mma",
-        "products_mma",
-        "products_wgmma",
-        "whitened_mma",
-        "whitened_wgmma",
-        "weighted_sums",
-        "general",
-    ];
+    const KERNELS: &str = "fused fused_mma expanded_mma products_mma products_wgmma whitened_mma whitened_wgmma \
+        weighted_sums general";
     // Counts, and sums of the samples and of their products, in which components of few samples count little.
     let sums = |statistics: &Statistics| {
         let counts = statistics.counts();
@@ -208,11 +129,10 @@ fn long_esteps_agree() {
         for t in CovarianceType::ALL {
             let m = mixture(70 + i as u64, t, k, d, 0.0);
             let exact = samples.clone().into_float64();
-            let truth = sums(&CudaEvaluator::new(exact, 0, &CudaOptions::default()).unwrap().statistics(&m).unwrap());
+            let truth = sums(&cuda(exact, None, None).statistics(&m).unwrap());
             let mut found = 0;
-            for kernel in KERNELS {
-                let options = CudaOptions::default().with_kernel(String::from(kernel));
-                let got = match CudaEvaluator::new(samples.clone(), 0, &options).unwrap().statistics(&m) {
+            for kernel in KERNELS.split_whitespace() {
+                let got = match cuda(samples.clone(), Some(kernel), None).statistics(&m) {
                     Ok(statistics) => sums(&statistics),
                     Err(Error::Kernel { .. }) => continue,
                     Err(error) => panic!("{kernel}: {error}"),
@@ -233,8 +153,7 @@ fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
     let here = warpgroups();
     if !here {
         let x = normal(1, 10, 2, 0.0);
-        let options = CudaOptions::default().with_kernel(String::from(kernel));
-        let mut cuda = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+        let mut cuda = cuda(Samples::from_f64(x.view()).unwrap(), Some(kernel), None);
         assert!(matches!(cuda.statistics(&mixture(2, covariance_type, 3, 2, 0.0)), Err(Error::Kernel { .. })));
     }
     here
@@ -243,123 +162,54 @@ fn has_warpgroups(kernel: &str, covariance_type: CovarianceType) -> bool {
 /// As [`tensor_cores_agree`], for the warpgroup kernels of matrices: one and two units of few features, each width,
 /// several groups of triangles, several chunks of responsibilities.
 fn whitened_wgmma_agrees() {
-    if !has_warpgroups("whitened_wgmma", CovarianceType::Full) {
-        return;
+    if has_warpgroups("whitened_wgmma", CovarianceType::Full) {
+        let small = "1x1x1 3x2x2 130x16x5 257x3x75 900x40x3 700x65x33 1500x128x7";
+        let large = "20003x13x8 30001x32x64 10007x64x20 10007x127x9";
+        agree_on_tensor_cores("whitened_wgmma", &WITH_MATRICES, small, large);
     }
-    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 75), (900, 40, 3), (700, 65, 33), (1500, 128, 7)];
-    let large = [(20_003, 13, 8), (30_001, 32, 64), (10_007, 64, 20), (10_007, 127, 9)];
-    let types = [CovarianceType::Full, CovarianceType::Tied];
-    agree_on_tensor_cores("whitened_wgmma", &types, &small, &large);
 }
 
 /// As [`tensor_cores_agree`], for the warpgroup kernels.
 fn warpgroups_agree() {
-    if !has_warpgroups("products_wgmma", CovarianceType::Diag) {
-        return;
+    if has_warpgroups("products_wgmma", CovarianceType::Diag) {
+        let small = "1x1x1 3x2x2 130x16x5 257x3x19 900x40x3 1500x13x140 700x127x33";
+        agree_on_tensor_cores("products_wgmma", &WITHOUT_MATRICES, small, "20003x13x8 30001x32x64 60013x128x130");
     }
-    let small = [(1, 1, 1), (3, 2, 2), (130, 16, 5), (257, 3, 19), (900, 40, 3), (1500, 13, 140), (700, 127, 33)];
-    let large = [(20_003, 13, 8), (30_001, 32, 64), (60_013, 128, 130)];
-    agree_on_tensor_cores("products_wgmma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
 }
 
-/// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers.
+/// As [`tensor_cores_agree`], for each instance of the kernels that keep exponents in registers; in the second line of
+/// sizes, several warps share samples, with different features, different components, or both.
 fn fused_mma_agree() {
-    let small = [
-        (1, 1, 1),
-        (15, 5, 3),
-        (17, 13, 9),
-        (130, 16, 5),
-        (1000, 8, 8),
-        (257, 3, 19),
-        (700, 17, 16),
-        (300, 25, 7),
-        (900, 32, 33),
-        // Several warps share samples: with different features, different components, or both.
-        (100, 33, 3),
-        (700, 70, 12),
-        (301, 100, 30),
-        (257, 130, 8),
-        (300, 65, 40),
-        (500, 20, 130),
-        (600, 5, 300),
-    ];
-    let large = [
-        (20_003, 13, 8),
-        (20_003, 7, 5),
-        (15_000, 32, 8),
-        (30_001, 32, 64),
-        (20_011, 16, 32),
-        (700_001, 4, 3),
-        (30_001, 64, 8),
-        (20_003, 128, 32),
-        (20_003, 13, 128),
-        (60_011, 32, 128),
-        (60_011, 64, 64),
-    ];
-    agree_on_tensor_cores("fused_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
-    // Matrices.
-    let small =
-        [(1, 1, 1), (15, 5, 3), (17, 13, 8), (130, 15, 5), (1000, 8, 8), (257, 10, 7), (300, 13, 20), (200, 5, 70)];
-    let large = [(20_003, 13, 8), (20_003, 7, 5), (20_003, 14, 8), (700_001, 4, 3), (20_003, 13, 16), (20_003, 15, 30)];
-    agree_on_tensor_cores("fused_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
+    let small = "1x1x1 15x5x3 17x13x9 130x16x5 1000x8x8 257x3x19 700x17x16 300x25x7 900x32x33 \
+        100x33x3 700x70x12 301x100x30 257x130x8 300x65x40 500x20x130 600x5x300";
+    let large = "20003x13x8 20003x7x5 15000x32x8 30001x32x64 20011x16x32 700001x4x3 30001x64x8 20003x128x32 \
+        20003x13x128 60011x32x128 60011x64x64";
+    agree_on_tensor_cores("fused_mma", &WITHOUT_MATRICES, small, large);
+    let small = "1x1x1 15x5x3 17x13x8 130x15x5 1000x8x8 257x10x7 300x13x20 200x5x70";
+    let large = "20003x13x8 20003x7x5 20003x14x8 700001x4x3 20003x13x16 20003x15x30";
+    agree_on_tensor_cores("fused_mma", &WITH_MATRICES, small, large);
 }
 
 /// As [`tensor_cores_agree`], for each instance of the kernels with expanded exponents: few components and many, alone
 /// and in teams with different products, different components, or both.
 fn expanded_mma_agree() {
-    let small = [
-        (1, 1, 1),
-        (15, 4, 3),
-        (300, 2, 40),
-        (257, 4, 70),
-        (130, 8, 5),
-        (300, 7, 20),
-        (200, 5, 40),
-        (200, 11, 9),
-        (150, 10, 30),
-        (17, 13, 9),
-        (300, 13, 20),
-        (200, 12, 35),
-        (130, 16, 7),
-        (150, 16, 40),
-        (130, 20, 17),
-        (100, 28, 5),
-        (100, 24, 20),
-    ];
-    let large = [
-        (700_001, 3, 4),
-        (60_011, 4, 100),
-        (20_003, 8, 32),
-        (20_003, 13, 16),
-        (60_011, 13, 60),
-        (20_003, 11, 20),
-        (20_003, 16, 8),
-        (20_003, 28, 8),
-    ];
-    agree_on_tensor_cores("expanded_mma", &[CovarianceType::Full, CovarianceType::Tied], &small, &large);
-    let small = [(1, 1, 1), (15, 8, 3), (257, 3, 70), (300, 24, 9)];
-    let large = [(700_001, 3, 4), (60_011, 8, 100)];
-    agree_on_tensor_cores("expanded_mma", &[CovarianceType::Diag, CovarianceType::Spherical], &small, &large);
+    let small = "1x1x1 15x4x3 300x2x40 257x4x70 130x8x5 300x7x20 200x5x40 200x11x9 150x10x30 17x13x9 300x13x20 \
+        200x12x35 130x16x7 150x16x40 130x20x17 100x28x5 100x24x20";
+    let large = "700001x3x4 60011x4x100 20003x8x32 20003x13x16 60011x13x60 20003x11x20 20003x16x8 20003x28x8";
+    agree_on_tensor_cores("expanded_mma", &WITH_MATRICES, small, large);
+    let small = "1x1x1 15x8x3 257x3x70 300x24x9";
+    agree_on_tensor_cores("expanded_mma", &WITHOUT_MATRICES, small, "700001x3x4 60011x8x100");
 }
 
-/// Sizes are N, D, K.
-fn agree_on_tensor_cores(
-    kernel: &'static str,
-    types: &[CovarianceType],
-    small: &[(usize, usize, usize)],
-    large: &[(usize, usize, usize)],
-) {
+fn agree_on_tensor_cores(kernel: &'static str, types: &[CovarianceType], small: &str, large: &str) {
     let subject = |limit: Option<usize>| Subject {
         name: format!("{kernel}, memory {limit:?}"),
-        load: Box::new(move |samples| {
-            let options = CudaOptions::default().with_kernel(String::from(kernel)).with_memory_limit(limit);
-            Box::new(CudaEvaluator::new(samples, 0, &options).unwrap())
-        }),
+        load: Box::new(move |samples| Box::new(cuda(samples, Some(kernel), limit))),
         float64: 5e-4,
         totals: (1e-5, 1e-5),
     };
     let subjects = [subject(None), subject(Some(2 * 8 * 512 * 140))];
-    for &(n, d, k) in small {
+    for (n, d, k) in sizes(small) {
         for &t in types {
             let x = normal((n + d) as u64, n, d, 0.4);
             let m = mixture((k + d) as u64, t, k, d, 0.4);
@@ -368,7 +218,7 @@ fn agree_on_tensor_cores(
             estep::check(&subjects[..1], &format!("{what} weighted"), &x, Some(&weights(n)), &m, 5e-4);
         }
     }
-    for &(n, d, k) in large {
+    for (n, d, k) in sizes(large) {
         for &t in types {
             for offset in [0.0, 1e4] {
                 // In float64, so that data far from the origin are exact; they are centred before rounding.
@@ -395,9 +245,8 @@ fn tensor_cores_refuse_what_would_lose_digits() {
     let means = Array2::from_shape_fn((k, d), |(c, _)| if c == 0 { 30.0 } else { -30.0 });
     for t in CovarianceType::ALL {
         let unit = mixture(51, t, k, d, 0.0);
-        let m = gmm_host::Mixture::new(unit.weights().to_owned(), means.clone(), unit.covariances().clone()).unwrap();
-        let options = CudaOptions::default().with_kernel(String::from("products_mma"));
-        let mut e = CudaEvaluator::new(Samples::from_f64(x.view()).unwrap(), 0, &options).unwrap();
+        let m = with_means(&unit, means.clone());
+        let mut e = cuda(Samples::from_f64(x.view()).unwrap(), Some("products_mma"), None);
         let error = e.statistics(&m).unwrap_err();
         assert!(matches!(error, Error::Kernel { .. }) && error.to_string().contains("narrow"), "{t}: {error}");
     }
@@ -410,11 +259,10 @@ fn many_parts() {
     let w = weights(n);
     let means = Array2::from_shape_fn((3, 4), |(c, _)| 5.0 * c as f64);
     for t in CovarianceType::ALL {
-        let m = mixture(43, t, 3, 4, 5.0);
-        let m = gmm_host::Mixture::new(m.weights().to_owned(), means.clone(), m.covariances().clone()).unwrap();
+        let m = with_means(&mixture(43, t, 3, 4, 5.0), means.clone());
         // In float32 moments around the data's centre, up to 7 deviations from the components. Counts sum eleven
         // weights, whose roundings are common to many samples: up to 4·10⁻⁷ off, times 49 in the scatter.
-        estep::check(&cuda()[..1], "many parts", &x, Some(&w), &m, 3e-5);
+        estep::check(&subjects()[..1], "many parts", &x, Some(&w), &m, 3e-5);
     }
 }
 
@@ -424,16 +272,11 @@ fn chunks_equal_the_whole() {
     for t in CovarianceType::ALL {
         let m = mixture(45, t, k, d, 0.0);
         for backend in CUDA_BACKENDS {
-            let single = x.mapv(|v| v as f32);
-            let samples = match backend.float32 {
-                true => Samples::from_f32(single.view()),
-                false => Samples::from_f64(x.view()),
-            };
-            let samples = samples.unwrap().with_weights(w.view()).unwrap();
-            let mut whole = evaluator(samples.clone(), None);
+            let samples = backend.samples(x.view(), Some(w.view()));
+            let mut whole = cuda(samples.clone(), None, None);
             assert!(whole.is_resident());
             for limit in [512 * 7 * 8 * 2, 300_000, 1_300_000] {
-                let mut chunked = evaluator(samples.clone(), Some(limit));
+                let mut chunked = cuda(samples.clone(), None, Some(limit));
                 assert!(!chunked.is_resident());
                 let what = format!("{}, {t}, limit {limit}", backend.name);
                 let tolerance = backend.tolerance(1e-12, 1e-6);
@@ -520,15 +363,7 @@ fn fits_agree_with_the_cpu() {
             params.check().unwrap().fit(load(device, samples, &Default::default()).unwrap().as_mut()).unwrap()
         };
         let (cuda, cpu) = (fit(Device::Cuda(0)), fit(Device::Cpu));
-        let close = |what: &str, a: Vec<f64>, b: Vec<f64>| {
-            let largest = b.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-            crate::common::assert_all_close(&format!("{t} {what}"), a, b, 1e-10, largest);
-        };
-        close("lower bounds", cuda.lower_bounds.clone(), cpu.lower_bounds.clone());
-        let (a, b) = (&cuda.mixture, &cpu.mixture);
-        close("weights", a.weights().to_vec(), b.weights().to_vec());
-        close("means", a.means().iter().copied().collect(), b.means().iter().copied().collect());
-        close("covariances", a.covariances().iter().collect(), b.covariances().iter().collect());
+        assert_fits_close(&t.to_string(), &cuda, &cpu, 1e-10);
     }
 }
 

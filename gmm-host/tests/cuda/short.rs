@@ -3,13 +3,13 @@
 //! launches. Results are compared with the float64 reference.
 //!
 //! Tolerances: 10⁻⁹ relative in float64, 10⁻⁴ in float32; a race would give numbers that are far off.
-use crate::common::{mixture, normal, reference};
+use crate::common::{cuda, mixture, normal, reference, sizes};
 use crate::gpu_harness::{Test, warpgroups};
+use crate::{data, evaluator};
 use gmm_host::{
-    CovarianceType, Covariances, CudaEvaluator, CudaOptions, Evaluator, MetropolisPrior, MetropolisSteps,
-    MetropolisTarget, Mixture, Samples,
+    CovarianceType, Covariances, Evaluator, MetropolisPrior, MetropolisSteps, MetropolisTarget, Mixture, Samples,
 };
-use ndarray::{Array1, Array2};
+use ndarray::Array1;
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -21,17 +21,6 @@ pub fn tests() -> Vec<Test> {
         ("float64_and_labels", float64_and_labels),
         ("metropolis_steps", metropolis_steps),
     ]
-}
-
-fn evaluator<'a>(x: &'a Array2<f32>, kernel: Option<&str>) -> CudaEvaluator<'a> {
-    let options = CudaOptions::default().with_kernel(kernel.map(String::from));
-    CudaEvaluator::new(Samples::from_f32(x.view()).unwrap(), 0, &options).unwrap()
-}
-
-fn data(n: usize, d: usize) -> (Array2<f32>, Array2<f64>) {
-    let x = normal(n as u64, n, d, 0.0).mapv(|v| v as f32);
-    let wide = x.mapv(f64::from);
-    (x, wide)
 }
 
 #[track_caller]
@@ -57,7 +46,7 @@ fn totals() {
         (3001, 40, 20, Tied, "tiled/2:128x1:all"),
         (1009, 5, 3, Diag, "pair"),
     ] {
-        let (x, wide) = data(n, d);
+        let (x, wide) = data(n as u64, n, d);
         let m = mixture(1, covariance_type, k, d, 0.0);
         let total = evaluator(&x, Some(kernel)).log_likelihood(&m).unwrap();
         assert_near(&format!("{kernel} N={n}"), total, reference(wide.view()).log_likelihood(&m).unwrap(), 1e-4);
@@ -66,7 +55,7 @@ fn totals() {
 
 fn batches_and_scores() {
     for (n, d, k) in [(1009, 2, 3), (3001, 13, 8)] {
-        let (x, wide) = data(n, d);
+        let (x, wide) = data(n as u64, n, d);
         let sets: Vec<Mixture> = (0..20).map(|i| mixture(i, CovarianceType::Diag, k, d, 0.0)).collect();
         let totals = evaluator(&x, Some("batch")).log_likelihood_batch(&sets).unwrap();
         for (total, m) in totals.iter().zip(&sets) {
@@ -97,7 +86,7 @@ fn batches_on_the_tensor_cores() {
     for (n, d, k, sets) in
         [(20_001, 13, 8, 9), (9001, 7, 3, 5), (3001, 20, 17, 6), (1009, 28, 9, 3), (1, 1, 1, 2), (70, 20, 5, 1)]
     {
-        let (mut x, _) = data(n, d);
+        let (mut x, _) = data(n as u64, n, d);
         x.row_mut(n / 2).fill(25.0);
         let wide = x.mapv(f64::from);
         let first = mixture(0, CovarianceType::Diag, k, d, 0.0);
@@ -115,8 +104,8 @@ fn batches_on_the_tensor_cores() {
 
 /// `fused` for small K and D, `tiled` with `weighted_sums` for others; around the data's and the components' centres.
 fn e_steps() {
-    for (n, d, k) in [(3001, 1, 2), (1009, 13, 8), (1009, 5, 20), (1009, 16, 32), (700, 20, 40), (515, 33, 3)] {
-        let (x, wide) = data(n, d);
+    for (n, d, k) in sizes("3001x1x2 1009x13x8 1009x5x20 1009x16x32 700x20x40 515x33x3") {
+        let (x, wide) = data(n as u64, n, d);
         for t in CovarianceType::ALL {
             for offset in [0.0, 40.0] {
                 let m = mixture(2, t, k, d, offset);
@@ -131,9 +120,9 @@ fn e_steps() {
 
 /// The E-step on the tensor cores, which is chosen only for many samples.
 fn e_steps_on_tensor_cores() {
-    let check = |kernel: &str, sizes: &[(usize, usize, usize)], types: &[CovarianceType]| {
-        for &(n, d, k) in sizes {
-            let (x, wide) = data(n, d);
+    let check = |kernel: &str, cases: &str, types: &[CovarianceType]| {
+        for (n, d, k) in sizes(cases) {
+            let (x, wide) = data(n as u64, n, d);
             for &t in types {
                 let m = mixture(2, t, k, d, 0.0);
                 let statistics = evaluator(&x, Some(kernel)).statistics(&m).unwrap();
@@ -143,30 +132,23 @@ fn e_steps_on_tensor_cores() {
             }
         }
     };
-    check("products_mma/1:64x1:all", &[(600, 5, 3), (300, 33, 20)], &CovarianceType::ALL);
-    check("products_mma/2:128x1:all", &[(515, 20, 40)], &CovarianceType::ALL);
+    check("products_mma/1:64x1:all", "600x5x3 300x33x20", &CovarianceType::ALL);
+    check("products_mma/2:128x1:all", "515x20x40", &CovarianceType::ALL);
     let with_matrices = [CovarianceType::Full, CovarianceType::Tied];
-    check("whitened_mma/2:128x1:all", &[(600, 5, 3), (515, 20, 40), (300, 33, 20)], &with_matrices);
+    check("whitened_mma/2:128x1:all", "600x5x3 515x20x40 300x33x20", &with_matrices);
     if warpgroups() {
-        check(
-            "whitened_wgmma",
-            &[(600, 5, 3), (515, 20, 40), (300, 33, 20), (260, 70, 6), (260, 100, 5)],
-            &with_matrices,
-        );
+        check("whitened_wgmma", "600x5x3 515x20x40 300x33x20 260x70x6 260x100x5", &with_matrices);
     }
+    let (diag, full) = ([CovarianceType::Diag], [CovarianceType::Full]);
     // One block of few warps for each multiprocessor, so that each warp repeats its loop.
-    let sizes = [(600, 5, 3), (515, 20, 40), (300, 13, 8), (20_001, 13, 8), (700, 32, 16)];
-    check("fused_mma:64x1:0", &sizes, &[CovarianceType::Diag]);
-    check("fused_mma:64x1:0", &[(600, 5, 3), (20_001, 13, 8)], &[CovarianceType::Full]);
+    check("fused_mma:64x1:0", "600x5x3 515x20x40 300x13x8 20001x13x8 700x32x16", &diag);
+    check("fused_mma:64x1:0", "600x5x3 20001x13x8", &full);
     // Several warps share samples.
-    let sizes = [(515, 40, 8), (700, 100, 12), (300, 33, 40), (600, 20, 128), (3000, 5, 250)];
-    check("fused_mma:256x1:0", &sizes, &[CovarianceType::Diag]);
-    check("fused_mma:256x1:0", &[(600, 13, 16)], &[CovarianceType::Full]);
-    let sizes = [(600, 3, 5), (20_001, 4, 40), (700, 8, 16), (515, 8, 60), (600, 13, 16), (600, 13, 40)];
-    check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
+    check("fused_mma:256x1:0", "515x40x8 700x100x12 300x33x40 600x20x128 3000x5x250", &diag);
+    check("fused_mma:256x1:0", "600x13x16", &full);
+    check("expanded_mma:256x1:0", "600x3x5 20001x4x40 700x8x16 515x8x60 600x13x16 600x13x40", &full);
     // Warps with different products, and with different components.
-    let sizes = [(700, 16, 7), (3000, 16, 20), (300, 16, 40), (600, 28, 10)];
-    check("expanded_mma:256x1:0", &sizes, &[CovarianceType::Full]);
+    check("expanded_mma:256x1:0", "700x16x7 3000x16x20 300x16x40 600x28x10", &full);
 }
 
 fn float64_and_labels() {
@@ -176,7 +158,7 @@ fn float64_and_labels() {
         for t in CovarianceType::ALL {
             let m = mixture(4, t, k, d, 0.0);
             let samples = || Samples::from_f64(x.view()).unwrap().with_weights(weights.view()).unwrap();
-            let mut e = CudaEvaluator::new(samples(), 0, &CudaOptions::default()).unwrap();
+            let mut e = cuda(samples(), None, None);
             let mut truth = crate::common::weighted(x.view(), weights.view());
             let total = truth.log_likelihood(&m).unwrap();
             assert_near("total", e.log_likelihood(&m).unwrap(), total, 1e-9);
@@ -212,7 +194,7 @@ fn metropolis_steps() {
     for (n, d, k, kernel) in
         [(1009, 2, 3, "metropolis"), (15_001, 13, 8, "metropolis:128x7/2:0"), (6003, 13, 8, "metropolis:160x3/0:0")]
     {
-        let (x, wide) = data(n, d);
+        let (x, wide) = data(n as u64, n, d);
         let zeros = |len| vec![0.0; len];
         let prior = MetropolisPrior {
             concentration: zeros(k),
@@ -228,9 +210,8 @@ fn metropolis_steps() {
         let mut steps = Steps { left: 9, width: target.step_width(), densities: Vec::new() };
         let point: Vec<f64> = (0..target.dim()).map(|i| (i % 7) as f64 * 0.1).collect();
         // The start has no density (NaN), so every step is rejected and all proposals are the same.
-        assert!(
-            evaluator(&x, Some(kernel)).sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap()
-        );
+        let mut e = evaluator(&x, Some(kernel));
+        assert!(e.sampling().unwrap().metropolis(&target, &point, f64::NAN, &mut steps).unwrap());
         let proposal: Vec<f64> = point.iter().map(|v| v + 1e-3).collect();
         let truth = reference(wide.view()).log_likelihood(&target.mixture(&proposal).unwrap()).unwrap();
         assert_eq!(steps.densities.len(), 9);

@@ -2,6 +2,7 @@
 use crate::common::*;
 use gmm_host::*;
 use ndarray::{Array1, Array2, ArrayView2, Axis, array, concatenate};
+use std::borrow::Borrow;
 
 /// Returns sets of allowed components for the samples of three blobs, all sets in each blob.
 fn mask(n: usize) -> Array2<bool> {
@@ -24,20 +25,11 @@ fn samples<'a>(x: &'a Array2<f64>, weights: &'a Option<Array1<f64>>) -> Samples<
 
 /// Returns log πₖ N(xᵢ; μₖ, Σₖ) for allowed k, else −∞ (N, K), from mixtures of one component.
 fn log_joint(x: ArrayView2<'_, f64>, mixture: &Mixture, mask: &Array2<bool>) -> Array2<f64> {
-    let (k, d) = mixture.means().dim();
+    let k = mixture.n_components();
     let mut all = Array2::from_elem((x.nrows(), k), f64::NEG_INFINITY);
     for c in 0..k {
-        let covariances = match mixture.covariances() {
-            Covariances::Full(v) => Covariances::Full(v.index_axis(Axis(0), c).to_owned().insert_axis(Axis(0))),
-            Covariances::Tied(v) => Covariances::Tied(v.clone()),
-            Covariances::Diag(v) => Covariances::Diag(v.row(c).to_owned().insert_axis(Axis(0))),
-            Covariances::Spherical(v) => Covariances::Spherical(array![v[c]]),
-        };
-        let one = Mixture::new(
-            array![1.0],
-            mixture.means().row(c).to_owned().into_shape_with_order((1, d)).unwrap(),
-            covariances,
-        );
+        let means = mixture.means().select(Axis(0), &[c]);
+        let one = Mixture::new(array![1.0], means, mixture.covariances().select(&[c]));
         let scores = ReferenceEvaluator::new(Samples::from_f64(x).unwrap()).score_samples(&one.unwrap()).unwrap();
         for (i, score) in scores.iter().enumerate().filter(|(i, _)| mask[[*i, c]]) {
             all[[i, c]] = mixture.weights()[c].ln() + score;
@@ -56,12 +48,8 @@ fn log_sums(log_joint: &Array2<f64>) -> Array1<f64> {
 const TOLERANCE: f64 = 1e-11;
 
 #[track_caller]
-fn close(what: &str, a: impl IntoIterator<Item = f64>, b: impl IntoIterator<Item = f64>) {
-    let (a, b): (Vec<f64>, Vec<f64>) = (a.into_iter().collect(), b.into_iter().collect());
-    assert_eq!(a.len(), b.len(), "{what}");
-    for (a, b) in a.iter().zip(&b) {
-        assert!((a - b).abs() <= TOLERANCE * b.abs().max(1.0), "{what}: {a} {b}");
-    }
+fn close(what: &str, a: impl IntoIterator<Item: Borrow<f64>>, b: impl IntoIterator<Item: Borrow<f64>>) {
+    assert_all_close(what, a, b, TOLERANCE, 1.0);
 }
 
 #[test]
@@ -76,11 +64,11 @@ fn every_operation_is_that_of_the_allowed_components() {
             let log_joint = log_joint(x.view(), &mixture, &mask);
             let scores = log_sums(&log_joint);
             let r = (&log_joint - &scores.view().insert_axis(Axis(1))).exp();
-            close("scores", data.score_samples(&mixture).unwrap(), scores.clone());
+            close("scores", data.score_samples(&mixture).unwrap(), &scores);
             close("total", [data.log_likelihood(&mixture).unwrap()], [(&scores * &w).sum()]);
             let batch = [mixture.clone(), mixture.clone()];
             close("batch", data.log_likelihood_batch(&batch).unwrap(), [(&scores * &w).sum(); 2]);
-            close("responsibilities", data.predict_proba(&mixture).unwrap(), r.clone());
+            close("responsibilities", data.predict_proba(&mixture).unwrap(), &r);
             let labels = data.predict(&mixture).unwrap();
             assert!(labels.iter().enumerate().all(|(i, &c)| r.row(i).iter().all(|other| r[[i, c]] >= *other)));
             let expected =
@@ -88,8 +76,8 @@ fn every_operation_is_that_of_the_allowed_components() {
             let found = data.statistics(&mixture).unwrap();
             close("weight", [found.weight(), data.total_weight()], [w.sum(); 2]);
             close("log-likelihood", [found.log_likelihood()], [(&scores * &w).sum()]);
-            close("counts", found.counts().to_owned(), expected.counts().to_owned());
-            close("means", found.means().to_owned(), expected.means().to_owned());
+            close("counts", found.counts(), expected.counts());
+            close("means", found.means(), expected.means());
             close("scatter", found.scatter().iter(), expected.scatter().iter());
             let shared = data.share().unwrap().statistics(&mixture).unwrap();
             assert_eq!(shared.log_likelihood(), found.log_likelihood());
@@ -160,10 +148,10 @@ fn labels_of_all_samples_are_a_classifier() {
     let labels: Vec<Option<usize>> = (0..90).map(|i| Some(i % 2)).collect();
     let mut data = on_the_cpu(&x, &None, Labels::new(&labels, 2).unwrap());
     let fit = GaussianMixtureParams::new(2).reg_covar(0.0).fit(&mut data).unwrap();
-    let r = Array2::from_shape_fn((90, 2), |(i, c)| f64::from(u8::from(i % 2 == c)));
+    let r = of_classes(90, 2, |i| i % 2);
     let expected = Statistics::from_responsibilities(x.view(), r.view(), CovarianceType::Full).unwrap();
     let expected = expected.to_mixture(0.0).unwrap();
-    close("means", fit.mixture.means().to_owned(), expected.means().to_owned());
+    close("means", fit.mixture.means(), expected.means());
     close("covariances", fit.mixture.covariances().iter(), expected.covariances().iter());
     assert!(fit.converged && fit.n_iter() <= 2);
 }

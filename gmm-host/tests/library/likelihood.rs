@@ -1,25 +1,21 @@
 //! Log-likelihoods of every backend, against each other and known properties.
+use crate::common::precision::Load;
 use crate::common::*;
-use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, ReferenceEvaluator, Samples};
+use gmm_host::{
+    CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Mixture, Order, ReferenceEvaluator, Samples,
+};
 use ndarray::{Array1, Array2, ArrayView2, Axis, array, s};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-/// A backend over samples, and whether it computes in float64 for float64 data.
-struct Backend {
-    name: &'static str,
-    make: for<'a> fn(Samples<'a>) -> gmm_host::Result<Box<dyn Evaluator + 'a>>,
-    float64: bool,
-}
-
 /// Every backend; new ones are added here.
-const BACKENDS: &[Backend] = &[
-    Backend { name: "reference", make: |s| Ok(Box::new(ReferenceEvaluator::new(s))), float64: true },
-    Backend { name: "cpu", make: |s| Ok(Box::new(CpuEvaluator::new(s)?)), float64: true },
-    Backend { name: "cpu, 1 thread", make: |s| Ok(Box::new(CpuEvaluator::with_threads(s, 1)?)), float64: true },
-    Backend { name: "cpu, portable", make: |s| Ok(Box::new(CpuEvaluator::with_kernel(s, "portable")?)), float64: true },
-    Backend { name: "cpu, 3 threads", make: |s| Ok(Box::new(CpuEvaluator::with_threads(s, 3)?)), float64: true },
+const BACKENDS: [(&str, Load); 5] = [
+    ("reference", |samples| Box::new(ReferenceEvaluator::new(samples))),
+    ("cpu", |samples| Box::new(CpuEvaluator::new(samples).unwrap())),
+    ("cpu, 1 thread", |samples| Box::new(CpuEvaluator::with_threads(samples, 1).unwrap())),
+    ("cpu, portable", |samples| Box::new(CpuEvaluator::with_kernel(samples, "portable").unwrap())),
+    ("cpu, 3 threads", |samples| Box::new(CpuEvaluator::with_threads(samples, 3).unwrap())),
 ];
 
 const TYPES: [CovarianceType; 4] = CovarianceType::ALL;
@@ -40,16 +36,16 @@ impl Data {
         ReferenceEvaluator::new(Samples::from_f64(self.f64.view()).unwrap())
     }
 
-    /// Calls `check` with every backend over the float32 data and, if it promises float64, the float64 data (`true`).
+    /// Returns the samples in float32 and in float64 (`true`).
+    fn samples(&self) -> [(Samples<'_>, bool); 2] {
+        [(Samples::from_f32(self.f32.view()).unwrap(), false), (Samples::from_f64(self.f64.view()).unwrap(), true)]
+    }
+
+    /// Calls `check` with every backend over the float32 data and the float64 data (`true`).
     fn with_backends(&self, mut check: impl FnMut(&str, &mut dyn Evaluator, bool)) {
-        for backend in BACKENDS {
-            let samples = Samples::from_f32(self.f32.view()).unwrap();
-            let mut e = (backend.make)(samples).unwrap();
-            check(&format!("{} over float32", backend.name), e.as_mut(), false);
-            if backend.float64 {
-                let samples = Samples::from_f64(self.f64.view()).unwrap();
-                let mut e = (backend.make)(samples).unwrap();
-                check(&format!("{} over float64", backend.name), e.as_mut(), true);
+        for (name, load) in BACKENDS {
+            for (samples, float64) in self.samples() {
+                check(&format!("{name}, float64 {float64}"), load(samples).as_mut(), float64);
             }
         }
     }
@@ -118,38 +114,21 @@ fn fixed_case_of_the_talk() {
     assert_eq!((x.dim(), means.dim()), ((1000, 10), (5, 10)));
     let variances = Covariances::Diag(Array2::ones((5, 10)));
     let mixture = Mixture::new(Array1::from_elem(5, 0.2), means.to_owned(), variances).unwrap();
-    for backend in BACKENDS {
-        let total = (backend.make)(Samples::from_f64(x).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
-        // The expected value has 15 digits; a float32 backend may round the data, hence the talk's tolerance.
-        let allowed = if backend.float64 { 1e-8 } else { 1e-3 };
-        assert!((total - EXPECTED).abs() < allowed, "{}: {total}", backend.name);
-        let single = x.mapv(|v| v as f32);
-        let total =
-            (backend.make)(Samples::from_f32(single.view()).unwrap()).unwrap().log_likelihood(&mixture).unwrap();
-        assert!((total - EXPECTED).abs() < 1e-3, "{} over float32: {total}", backend.name);
+    let single = x.mapv(|v| v as f32);
+    for (name, load) in BACKENDS {
+        // The expected value has 15 digits; float32 rounds the data, hence the talk's tolerance.
+        for (samples, allowed) in [(Samples::from_f64(x), 1e-8), (Samples::from_f32(single.view()), 1e-3)] {
+            let total = load(samples.unwrap()).log_likelihood(&mixture).unwrap();
+            assert!((total - EXPECTED).abs() < allowed, "{name}: {total}, allowed {allowed}");
+        }
     }
 }
 
 #[test]
 fn sizes_that_fit_no_tile() {
-    for (n, d, k) in [
-        (1, 1, 1),
-        (1, 13, 8),
-        (2, 1, 3),
-        (3, 2, 1),
-        (7, 3, 9),
-        (15, 5, 2),
-        (16, 4, 4),
-        (17, 1, 1),
-        (63, 7, 3),
-        (64, 64, 2),
-        (65, 65, 5),
-        (129, 63, 3),
-        (255, 13, 33),
-        (257, 130, 2),
-        (1000, 2, 17),
-        (4097, 3, 2),
-    ] {
+    let all = "1x1x1 1x13x8 2x1x3 3x2x1 7x3x9 15x5x2 16x4x4 17x1x1 63x7x3 64x64x2 65x65x5 129x63x3 255x13x33 257x130x2 \
+        1000x2x17 4097x3x2";
+    for (n, d, k) in sizes(all) {
         for t in TYPES {
             let data = Data::new(&normal(n as u64, n, d, 0.3));
             assert_all_agree(&format!("N={n} D={d} K={k} {t}"), &data, &mixture(d as u64, t, k, d, 0.3));
@@ -178,12 +157,10 @@ fn column_major_and_strided_data() {
     let row_major = strided.to_owned();
     let mut column_major = Array2::<f32>::zeros(ndarray::ShapeBuilder::f(row_major.dim()));
     column_major.assign(&row_major);
-    for backend in BACKENDS {
-        let total =
-            |x: ArrayView2<'_, f32>| (backend.make)(Samples::from_f32(x).unwrap()).unwrap().log_likelihood(&m).unwrap();
+    for (name, load) in BACKENDS {
+        let total = |x: ArrayView2<'_, f32>| load(Samples::from_f32(x).unwrap()).log_likelihood(&m).unwrap();
         let expected = total(row_major.view());
-        assert_eq!(total(strided), expected, "{}", backend.name);
-        assert_eq!(total(column_major.view()), expected, "{}", backend.name);
+        assert_eq!([total(strided), total(column_major.view())], [expected; 2], "{name}");
     }
 }
 
@@ -299,16 +276,10 @@ fn a_million_samples() {
     let mut rng = ChaCha8Rng::seed_from_u64(22);
     let Covariances::Diag(variances) = m.covariances() else { unreachable!() };
     let mut apart = |v: &Array2<f64>, by: f64| v.mapv(|v| v + by * rng.random_range(-1.0..1.0));
-    let near = Mixture::new(
-        m.weights().to_owned(),
-        apart(&m.means().to_owned(), 1e-3),
-        Covariances::Diag(apart(variances, 1e-3)),
-    )
-    .unwrap();
+    let (means, variances) = (apart(&m.means().to_owned(), 1e-3), Covariances::Diag(apart(variances, 1e-3)));
+    let near = Mixture::new(m.weights().to_owned(), means, variances).unwrap();
     for offset in [0.0, 1e4] {
-        let moved = |m: &Mixture| {
-            Mixture::new(m.weights().to_owned(), m.means().mapv(|v| v + offset), m.covariances().clone()).unwrap()
-        };
+        let moved = |m: &Mixture| with_means(m, m.means().mapv(|v| v + offset));
         let (m, near) = (moved(&m), moved(&near));
         data = Data::new(&(&data.f64 + offset));
         let truth = data.reference().log_likelihood(&m).unwrap();
@@ -343,13 +314,11 @@ fn the_same_bits_every_time_and_for_any_number_of_threads() {
         assert_eq!(batch, [alone, first, alone], "{name}");
         assert!(e.log_likelihood_batch(&[]).unwrap().is_empty(), "{name}");
     });
-    for samples in [Samples::from_f32(data.f32.view()).unwrap(), Samples::from_f64(data.f64.view()).unwrap()] {
-        let totals: Vec<u64> = [1, 2, 3, 8]
-            .map(|n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().log_likelihood(&m).unwrap().to_bits())
-            .to_vec();
-        assert_eq!(totals, vec![totals[0]; 4]);
-        let scores = |n| CpuEvaluator::with_threads(samples.clone(), n).unwrap().score_samples(&m).unwrap();
-        assert_eq!(scores(1), scores(4));
+    for (samples, _) in data.samples() {
+        let on = |n| CpuEvaluator::with_threads(samples.clone(), n).unwrap();
+        let totals = [1, 2, 3, 8].map(|n| on(n).log_likelihood(&m).unwrap().to_bits());
+        assert_eq!(totals, [totals[0]; 4]);
+        assert_eq!(on(1).score_samples(&m).unwrap(), on(4).score_samples(&m).unwrap());
     }
 }
 
@@ -358,16 +327,15 @@ fn every_instruction_set_agrees() {
     let (data, m) = near_a_fit(777, 13, 8);
     let truth = data.reference().log_likelihood(&m).unwrap();
     let scores = data.reference().score_samples(&m).unwrap();
-    let mut names = CpuEvaluator::kernels();
+    let names = CpuEvaluator::kernels();
     assert_eq!(names.last(), Some(&"portable"));
-    for name in names.drain(..) {
-        let mut e = CpuEvaluator::with_kernel(Samples::from_f32(data.f32.view()).unwrap(), name).unwrap();
-        assert_eq!(e.describe().kernel, name);
-        let total = e.log_likelihood(&m).unwrap();
-        assert!((total - truth).abs() <= tolerance(false, &scores), "{name}: {total} against {truth}");
-        let mut e = CpuEvaluator::with_kernel(Samples::from_f64(data.f64.view()).unwrap(), name).unwrap();
-        let total = e.log_likelihood(&m).unwrap();
-        assert!((total - truth).abs() <= tolerance(true, &scores), "{name}: {total} against {truth}");
+    for name in names {
+        for (samples, float64) in data.samples() {
+            let mut e = CpuEvaluator::with_kernel(samples, name).unwrap();
+            assert_eq!(e.describe().kernel, name);
+            let total = e.log_likelihood(&m).unwrap();
+            assert!((total - truth).abs() <= tolerance(float64, &scores), "{name}: {total} against {truth}");
+        }
     }
     let unknown = CpuEvaluator::with_kernel(Samples::from_f64(data.f64.view()).unwrap(), "mmx");
     assert!(matches!(unknown, Err(Error::Kernel { .. })));
@@ -384,15 +352,12 @@ fn weighted_samples_count_as_often_as_their_weight_says() {
     let m = mixture(32, CovarianceType::Diag, 4, 3, 0.0);
     let truth = repeated.reference().log_likelihood(&m).unwrap();
     let scores = repeated.reference().score_samples(&m).unwrap();
-    for backend in BACKENDS {
-        for float64 in [false, true] {
-            let samples =
-                if float64 { Samples::from_f64(data.f64.view()) } else { Samples::from_f32(data.f32.view()) }.unwrap();
-            let mut e = (backend.make)(samples.with_weights(weights.view()).unwrap()).unwrap();
+    for (name, load) in BACKENDS {
+        for (samples, float64) in data.samples() {
+            let mut e = load(samples.with_weights(weights.view()).unwrap());
             assert_eq!(e.total_weight(), scores.len() as f64);
             let got = e.log_likelihood(&m).unwrap();
-            let allowed = tolerance(float64 && backend.float64, &scores);
-            assert!((got - truth).abs() <= allowed, "{}: {got} against {truth}", backend.name);
+            assert!((got - truth).abs() <= tolerance(float64, &scores), "{name}: {got} against {truth}");
         }
     }
 }
@@ -435,19 +400,13 @@ fn what_cannot_be_evaluated_is_an_error() {
         let truth = ReferenceEvaluator::new(samples.clone()).log_likelihood(&with_mean_at(far)).unwrap();
         let total = cpu.log_likelihood(&with_mean_at(far)).unwrap();
         assert!((total - truth).abs() <= 1e-12 * truth.abs(), "{total} for {truth}");
-        assert_all_agree_f64(&data, &with_mean_at(far));
+        let truth = data.reference().log_likelihood(&with_mean_at(far)).unwrap();
+        data.with_backends(|name, e, float64| {
+            let got = e.log_likelihood(&with_mean_at(far)).unwrap();
+            assert!(!float64 || (got - truth).abs() <= 1e-12 * truth.abs(), "{name}: {got} against {truth}");
+        });
     }
     assert!(matches!(CpuEvaluator::with_threads(samples, 0), Err(Error::Threads { n_threads: 0, .. })));
-}
-
-fn assert_all_agree_f64(data: &Data, m: &Mixture) {
-    let truth = data.reference().log_likelihood(m).unwrap();
-    data.with_backends(|name, e, float64| {
-        if float64 {
-            let got = e.log_likelihood(m).unwrap();
-            assert!((got - truth).abs() <= 1e-12 * truth.abs(), "{name}: {got} against {truth}");
-        }
-    });
 }
 
 fn problem() -> impl Strategy<Value = (usize, usize, usize, usize, u64)> {
@@ -465,14 +424,7 @@ proptest! {
         let (mut rows, mut components): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (0..k).collect());
         rows.shuffle(&mut rng);
         components.shuffle(&mut rng);
-        let covariances = match m.covariances() {
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &components)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &components)),
-            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &components)),
-            tied => tied.clone(),
-        };
-        let (weights, means) = (m.weights().select(Axis(0), &components), m.means().select(Axis(0), &components));
-        let shuffled_m = Mixture::new(weights, means, covariances).unwrap();
+        let shuffled_m = m.sorted(&Order::Permutation(components)).unwrap();
         let scores = x.reference().score_samples(&m).unwrap();
         let shuffled = Data { f64: x.f64.select(Axis(0), &rows), f32: x.f32.select(Axis(0), &rows) };
         let mut before = Vec::new();
@@ -491,12 +443,7 @@ proptest! {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 2);
         let weights = Array1::from_shape_simple_fn(k, || rng.random_range(0.1..1.0));
         let same = vec![0; k];
-        let covariances = match one.covariances() {
-            Covariances::Diag(v) => Covariances::Diag(v.select(Axis(0), &same)),
-            Covariances::Spherical(v) => Covariances::Spherical(v.select(Axis(0), &same)),
-            Covariances::Full(v) => Covariances::Full(v.select(Axis(0), &same)),
-            tied => tied.clone(),
-        };
+        let covariances = one.covariances().select(&same);
         let many = Mixture::new(&weights / weights.sum(), one.means().select(Axis(0), &same), covariances).unwrap();
         let scores = x.reference().score_samples(&one).unwrap();
         x.with_backends(|name, e, float64| {

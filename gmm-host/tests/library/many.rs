@@ -43,11 +43,6 @@ fn assert_same(what: &str, many: &Result<Fit>, alone: &Result<Fit>) {
     }
 }
 
-/// Runs `work` with this many threads of rayon.
-fn with_threads<T: Send>(n: usize, work: impl FnOnce() -> T + Send) -> T {
-    rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap().install(work)
-}
-
 #[test]
 fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
     let (x, group) = grouped();
@@ -69,19 +64,16 @@ fn each_fit_is_that_of_its_set_alone_on_any_number_of_threads() {
         let fits = of(Samples::from_f64(x.view()).unwrap(), false);
         of(Samples::from_f32(x32.view()).unwrap(), true);
         // Groups with fewer samples than components return an error; all others are fitted.
-        for (g, fit) in fits.iter().enumerate() {
+        for (fit, size) in fits.iter().zip(SIZES) {
             match fit {
-                Ok(fit) => assert!(SIZES[g] >= 4 && fit.n_iter() > 0),
-                Err(error) => {
-                    assert!(matches!(error, Error::TooFewSamples { n_samples, .. } if *n_samples == SIZES[g]))
-                }
+                Ok(fit) => assert!(size >= 4 && fit.n_iter() > 0),
+                Err(error) => assert!(matches!(error, Error::TooFewSamples { n_samples, .. } if *n_samples == size)),
             }
         }
         // Sets of samples that are not cut out of others give the same.
         let rows: Vec<usize> = of_group(&(0..x.nrows()).collect::<Vec<_>>(), &group, 1);
         let own = Array2::from_shape_fn((rows.len(), 3), |(i, j)| x[[rows[i], j]]);
-        let fit = params.fit(&own);
-        assert_same(&format!("{t}, a copy of group 1"), &fits[1], &fit);
+        assert_same(&format!("{t}, a copy of group 1"), &fits[1], &params.fit(&own));
     }
 }
 

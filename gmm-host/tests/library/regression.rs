@@ -1,7 +1,7 @@
 //! Regression on given features, for many samples.
 use crate::common::*;
 use gmm_host::{CovarianceType, Covariances, Error, Evaluator, Mixture, Regression, Samples};
-use ndarray::{Array1, Array2, ArrayView1, Axis, array, concatenate, s};
+use ndarray::{Array2, ArrayView1, Axis, array, concatenate, s};
 
 const GIVEN: [usize; 2] = [3, 0];
 const WANTED: [usize; 2] = [4, 1];
@@ -13,31 +13,12 @@ fn rows(offset: f64) -> Array2<f64> {
     x
 }
 
-fn close<'a, 'b>(
-    what: &str,
-    a: impl IntoIterator<Item = &'a f64>,
-    b: impl IntoIterator<Item = &'b f64>,
-    tolerance: f64,
-    scale: f64,
-) {
-    assert_all_close(what, a.into_iter().copied(), b.into_iter().copied(), tolerance, scale);
-}
-
 /// Returns the distribution of [`WANTED`] for one row by [`Mixture::condition`] and [`Mixture::marginal`].
 fn one_by_one(m: &Mixture, given: &[usize], x: ArrayView1<'_, f64>) -> Mixture {
     let values: Vec<(usize, f64)> = given.iter().copied().zip(x.iter().copied()).collect();
     let rest: Vec<usize> = (0..m.n_features()).filter(|j| !given.contains(j)).collect();
     let at = |j: &usize| rest.iter().position(|i| i == j).unwrap();
     m.condition(&values).unwrap().marginal(&WANTED.iter().map(at).collect::<Vec<_>>()).unwrap()
-}
-
-/// Returns the covariance of component `c`.
-fn matrix(m: &Mixture, c: usize) -> Array2<f64> {
-    match m.covariances() {
-        Covariances::Full(v) => v.index_axis(Axis(0), c).to_owned(),
-        Covariances::Tied(v) => v.clone(),
-        _ => Array2::from_diag(&(0..m.n_features()).map(|j| m.variance(c, j)).collect::<Array1<f64>>()),
-    }
 }
 
 /// Compares all results with conditional mixtures, row by row.
@@ -55,17 +36,17 @@ fn check(m: &Mixture, regression: &Regression, samples: &Samples<'_>, x: &Array2
         // Both take the same logarithms; those of a far row are 10⁸, rounded to 10⁻⁸.
         let scale = x.row(row).iter().filter(|v| !v.is_nan()).fold(1.0, |most: f64, v| most.max(v.abs()));
         let tolerance = 1e-13 * scale * scale;
-        close("weights", weights.row(row), one.weights(), tolerance, 1.0);
-        close("means", means.slice(s![row, .., ..]), one.means(), 1e-12, scale);
+        assert_all_close("weights", weights.row(row), one.weights(), tolerance, 1.0);
+        assert_all_close("means", means.slice(s![row, .., ..]), one.means(), 1e-12, scale);
         let expected = one.weights().dot(&one.means());
-        close("mean", mean.row(row), &expected, tolerance.max(1e-12), scale);
+        assert_all_close("mean", mean.row(row), &expected, tolerance.max(1e-12), scale);
         let mut covariance = Array2::zeros((2, 2));
         for (c, weight) in one.weights().iter().enumerate() {
             let delta = (&one.means().row(c) - &expected).insert_axis(Axis(1));
-            covariance += &((matrix(&one, c) + delta.dot(&delta.t())) * *weight);
+            covariance += &((one.matrix(c) + delta.dot(&delta.t())) * *weight);
         }
-        close("covariance", covariances.slice(s![row, .., ..]), &covariance, 1e-11, scale * scale);
-        close("deviation", std.row(row), &covariance.diag().mapv(f64::sqrt), 1e-11, scale);
+        assert_all_close("covariance", covariances.slice(s![row, .., ..]), &covariance, 1e-11, scale * scale);
+        assert_all_close("deviation", std.row(row), &covariance.diag().mapv(f64::sqrt), 1e-11, scale);
         let score = reference(y.slice(s![row..=row, ..])).score_samples(&one).unwrap()[0];
         assert_close("log density", log_density[row], score, 1e-11, scale * scale);
     }
@@ -86,7 +67,7 @@ fn it_is_the_conditional_mixture_of_each_row() {
             let alone = reference(x).score_samples(&m.marginal(&GIVEN).unwrap()).unwrap();
             let found = regression.log_density(&Samples::from_f64(x).unwrap(), y.view()).unwrap();
             // The means at 100 are rounded to 10⁻¹⁴ standard deviations.
-            close("log density", &found, &(joint - alone), 1e-11, 1.0);
+            assert_all_close("log density", &found, &(joint - alone), 1e-11, 1.0);
         }
     }
 }
@@ -116,7 +97,7 @@ fn it_takes_float32_and_no_features() {
     let nothing = array![[f64::NAN, f64::NAN]];
     let found = regression.predict(&Samples::with_missing(nothing.view()).unwrap()).unwrap();
     let alone = m.marginal(&WANTED).unwrap();
-    close("mean", found.row(0), &alone.weights().dot(&alone.means()), 1e-14, 1.0);
+    assert_all_close("mean", found.row(0), &alone.weights().dot(&alone.means()), 1e-14, 1.0);
     assert_eq!(m.regression(&[], &WANTED).unwrap().marginal(), None);
 }
 

@@ -35,13 +35,7 @@ fn it_is_the_differences_of_log_densities() {
             // Log-densities of some tens rounded to 10⁻¹⁵, and samples at 10⁴ to 10⁻¹², over the step; and its square.
             let tolerance = if offset == 0.0 { 1e-6 } else { 1e-5 };
             for device in [Device::Cpu, Device::Reference] {
-                assert_all_close(
-                    "score function",
-                    m.on(device).score_function(&x).unwrap(),
-                    right.iter().copied(),
-                    tolerance,
-                    1.0,
-                );
+                assert_all_close("score function", m.on(device).score_function(&x).unwrap(), &right, tolerance, 1.0);
             }
             // float32: the function at the rounded samples.
             let rounded = x.mapv(|v| v as f32);
@@ -59,7 +53,7 @@ fn of_many_samples_it_is_that_of_each() {
     let all = m.on(Device::Cpu).score_function(&x).unwrap();
     for row in [0, 127, 128, 16_383, 16_384, 19_999] {
         let alone = m.on(Device::Cpu).score_function(x.slice(s![row..=row, ..])).unwrap();
-        assert_all_close("row", alone, all.row(row).iter().copied(), 1e-12, 1.0);
+        assert_all_close("row", alone, all.row(row), 1e-12, 1.0);
     }
     // Chunk by chunk, for samples that exceed the memory.
     let small = LoadOptions::default().memory(100_000);
@@ -84,7 +78,7 @@ fn with_missing_values_it_is_that_of_what_is_observed() {
                 let of_observed = by_differences(&m.marginal(&observed).unwrap(), &x, 1e-4);
                 observed.iter().zip(&of_observed).for_each(|(j, v)| right[*j] = *v);
             }
-            assert_all_close("score function", found.iter().copied(), right, 1e-6, 1.0);
+            assert_all_close("score function", &found, right, 1e-6, 1.0);
         }
     }
 }

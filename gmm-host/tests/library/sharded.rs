@@ -1,4 +1,5 @@
 //! Samples divided over several evaluators give the results of all together.
+use crate::common::{Allowed, assert_all_close, assert_close, assert_evaluators_agree};
 use gmm_host::*;
 use ndarray::{Array1, Array2, array, s};
 
@@ -36,29 +37,16 @@ fn every_operation_agrees_with_one_evaluator() {
             let mut one = CpuEvaluator::new(all()).unwrap();
             let mut several = shards(all(), &[1, 41, 500, 1003]);
             assert_eq!((several.n_samples(), several.n_features(), several.n_shards()), (1003, 4, 4));
-            let close = |a: f64, b: f64| assert!((a - b).abs() <= TOLERANCE * b.abs(), "{a} {b}");
-            close(several.total_weight(), one.total_weight());
-            close(several.log_likelihood(&m).unwrap(), one.log_likelihood(&m).unwrap());
+            assert_close("weight", several.total_weight(), one.total_weight(), TOLERANCE, 0.0);
+            let what = format!("{covariance_type}, weighted: {weighted}");
+            assert_evaluators_agree(&what, &mut several, &mut one, &m, Allowed::all(TOLERANCE));
             let other = mixture(&(&x + 0.5), covariance_type);
             let batch = several.log_likelihood_batch(&[m.clone(), other.clone()]).unwrap();
-            close(batch[0], one.log_likelihood(&m).unwrap());
-            close(batch[1], one.log_likelihood(&other).unwrap());
-            let scores = (several.score_samples(&m).unwrap(), one.score_samples(&m).unwrap());
-            scores.0.iter().zip(&scores.1).for_each(|(a, b)| close(*a, *b));
-            assert_eq!(several.predict(&m).unwrap(), one.predict(&m).unwrap());
-            let resp = (several.predict_proba(&m).unwrap(), one.predict_proba(&m).unwrap());
-            assert!(resp.0.iter().zip(&resp.1).all(|(a, b)| (a - b).abs() <= TOLERANCE));
-            let statistics = (several.statistics(&m).unwrap(), one.statistics(&m).unwrap());
-            close(statistics.0.log_likelihood(), statistics.1.log_likelihood());
-            let arrays = [statistics.0.clone(), statistics.1.clone()].map(|s| {
-                [s.counts().to_vec(), s.means().iter().copied().collect(), s.scatter().iter().collect()].concat()
-            });
-            let size = arrays[1].iter().fold(0.0, |a: f64, b| a.max(b.abs()));
-            assert!(arrays[0].iter().zip(&arrays[1]).all(|(a, b)| (a - b).abs() <= TOLERANCE * size));
-            // The same division gives the same bits, also when shared.
-            assert_eq!(shards(all(), &[1, 41, 500, 1003]).statistics(&m).unwrap(), statistics.0);
-            let total = several.log_likelihood(&m).unwrap();
-            assert_eq!(several.share().unwrap().log_likelihood(&m).unwrap(), total);
+            let alone = [&m, &other].map(|m| one.log_likelihood(m).unwrap());
+            assert_all_close("batch", batch, alone, TOLERANCE, 0.0);
+            // The same division gives the same bits.
+            let again = shards(all(), &[1, 41, 500, 1003]).statistics(&m).unwrap();
+            assert_eq!(again, several.statistics(&m).unwrap());
         }
     }
 }
@@ -108,17 +96,7 @@ fn shards_of_several_kinds_agree() {
     for covariance_type in CovarianceType::ALL {
         let m = mixture(&x, covariance_type);
         let (mut several, mut one) = (mixed(&x), ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap()));
-        let close = |a: f64, b: f64| assert!((a - b).abs() <= TOLERANCE * b.abs(), "{a} {b}");
-        let total = one.log_likelihood(&m).unwrap();
-        close(several.log_likelihood(&m).unwrap(), total);
-        close(several.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap()[1], total);
-        let (a, b) = (several.statistics(&m).unwrap(), one.statistics(&m).unwrap());
-        close(a.log_likelihood(), total);
-        a.means().iter().zip(b.means()).for_each(|(a, b)| assert!((a - b).abs() <= TOLERANCE * 20.0, "{a} {b}"));
-        assert_eq!(several.predict(&m).unwrap(), one.predict(&m).unwrap());
-        let scores = (several.score_samples(&m).unwrap(), one.score_samples(&m).unwrap());
-        scores.0.iter().zip(&scores.1).for_each(|(a, b)| close(*a, *b));
-        assert_eq!(several.predict_proba(&m).unwrap().dim(), (1003, 3));
+        assert_evaluators_agree(&format!("{covariance_type}"), &mut several, &mut one, &m, Allowed::all(TOLERANCE));
         assert_eq!(several.rows(&[1002, 300, 0]).unwrap().x, x.select(ndarray::Axis(0), &[1002, 300, 0]));
     }
 }

@@ -9,20 +9,24 @@ use ndarray::{Array1, Array2, Axis, array, s};
 /// Returns columns of very different places and scales, one of them constant.
 fn data() -> Array2<f64> {
     let mut x = blobs(1, 10_000, 4);
-    for (mut column, (place, scale)) in
-        x.columns_mut().into_iter().zip([(1e6, 3.0), (0.0, 1e-8), (-5.0, 1e9), (0.1, 0.0)])
-    {
+    let places = [(1e6, 3.0), (0.0, 1e-8), (-5.0, 1e9), (0.1, 0.0)];
+    for (mut column, (place, scale)) in x.columns_mut().into_iter().zip(places) {
         column.map_inplace(|v| *v = *v * scale + place);
     }
     x
 }
 
+/// Returns the standardisation of samples, and the standardised samples.
+fn standardised(x: &Array2<f64>) -> (Standardization, Array2<f64>) {
+    let (standard, mut z) = (Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap(), x.clone());
+    standard.apply(z.view_mut(), |v| v);
+    (standard, z)
+}
+
 #[test]
 fn columns_get_mean_zero_and_deviation_one() {
     let x = data();
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     // 10⁻¹⁰ is the rounding of 10⁶ in units of a deviation of 3.
     assert_all_close("mean", z.mean_axis(Axis(0)).unwrap(), [0.0; 4], 1e-9, 1.0);
     assert_all_close("deviation", z.std_axis(Axis(0), 0.0), [1.0, 1.0, 1.0, 0.0], 1e-9, 1.0);
@@ -36,8 +40,8 @@ fn columns_get_mean_zero_and_deviation_one() {
     let repeated = x.select(Axis(0), &repeated);
     let a = Standardization::of(&Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap()).unwrap();
     let b = Standardization::of(&Samples::from_f64(repeated.view()).unwrap()).unwrap();
-    assert_all_close("weighted means", a.mean().clone(), b.mean().clone(), 1e-12, 1e-8);
-    assert_all_close("weighted scales", a.scale().clone(), b.scale().clone(), 1e-12, 0.0);
+    assert_all_close("weighted means", a.mean(), b.mean(), 1e-12, 1e-8);
+    assert_all_close("weighted scales", a.scale(), b.scale(), 1e-12, 0.0);
 
     // float32 samples are rounded once.
     let x32 = x.mapv(|v| v as f32);
@@ -58,8 +62,8 @@ fn parts_add_up() {
         Standardization::of(&Samples::with_missing(x.slice(s![rows, ..])).unwrap()).unwrap()
     };
     let (all, parts) = (of(0..10_000), of(0..3_000).merged(&of(3_000..10_000)).unwrap());
-    assert_all_close("means", parts.mean().clone(), all.mean().clone(), 1e-12, 1e-8);
-    assert_all_close("scales", parts.scale().clone(), all.scale().clone(), 1e-12, 0.0);
+    assert_all_close("means", parts.mean(), all.mean(), 1e-12, 1e-8);
+    assert_all_close("scales", parts.scale(), all.scale(), 1e-12, 0.0);
     assert_close("log scale", parts.log_scale(), all.log_scale(), 1e-12, 0.0);
     assert_eq!((parts.mean()[3], parts.scale()[3]), (0.1, 1.0));
 }
@@ -70,7 +74,7 @@ fn one_scale_keeps_spherical_covariances() {
     let x = array![[1.0, 0.0], [3.0, 4.0], [5.0, 8.0]];
     let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap().isotropic();
     let scale = ((8.0 / 3.0 + 32.0 / 3.0) / 2.0f64).sqrt();
-    assert_all_close("scales", standard.scale().clone(), [scale; 2], 1e-15, 0.0);
+    assert_all_close("scales", standard.scale(), [scale; 2], 1e-15, 0.0);
     let m = mixture(2, CovarianceType::Spherical, 3, 2, 0.0);
     let restored = standard.restore(&m).unwrap();
     let expected = m.covariances().iter().map(|v| v * scale * scale);
@@ -84,26 +88,21 @@ fn one_scale_keeps_spherical_covariances() {
 #[test]
 fn initial_parameters_are_standardised() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     let given = mixture(2, CovarianceType::Diag, 3, 2, 0.0);
     let start = standard.restore(&given).unwrap();
     let params = GaussianMixtureParams::new(3).covariance_type(CovarianceType::Diag).max_iter(0);
     let params = params.means_init(start.means().to_owned()).precisions_init(start.precisions());
     let fit = params.standardized(&standard).unwrap().fit(&z).unwrap();
-    assert_all_close("means", fit.mixture.means().to_owned(), given.means().to_owned(), 1e-10, 1.0);
+    assert_all_close("means", fit.mixture.means(), given.means(), 1e-10, 1.0);
     assert_all_close("covariances", fit.mixture.covariances().iter(), given.covariances().iter(), 1e-12, 0.0);
 }
 
 #[test]
 fn mixtures_go_to_standardised_units_and_back() {
     let x = data();
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
-    let z = z.slice(s![..50, ..]);
-    let x = x.slice(s![..50, ..]);
+    let (standard, z) = standardised(&x);
+    let (x, z) = (x.slice(s![..50, ..]), z.slice(s![..50, ..]));
     for t in CovarianceType::ALL {
         let m = mixture(2, t, 3, 4, 0.0);
         let restored = standard.restore(&m).unwrap();
@@ -114,7 +113,7 @@ fn mixtures_go_to_standardised_units_and_back() {
         let got = reference(x).score_samples(&restored).unwrap() + standard.log_scale();
         assert_all_close(t.name(), got, reference(z).score_samples(&m).unwrap(), 1e-8, 1.0);
         let back = standard.standardize(&restored, t).unwrap();
-        assert_all_close("means", back.means().to_owned(), m.means().to_owned(), 1e-9, 1.0);
+        assert_all_close("means", back.means(), m.means(), 1e-9, 1.0);
         assert_all_close("covariances", back.covariances().iter(), m.covariances().iter(), 1e-12, 1.0);
     }
     // A mixture without a counterpart of the same covariance type.
@@ -129,29 +128,22 @@ fn mixtures_go_to_standardised_units_and_back() {
 #[test]
 fn a_standardised_fit_does_not_depend_on_the_units() {
     let x = blobs(3, 300, 2);
-    let (mut z, mut moved) = (x.clone(), x.clone());
-    moved.column_mut(1).map_inplace(|v| *v = *v * 1e-4 + 7.0);
+    let moved = &x * &array![1.0, 1e-4] + &array![0.0, 7.0];
     let params = GaussianMixtureParams::default().n_components(3).max_iter(20).tol(0.0);
     let mut fits = Vec::new();
-    for x in [&mut z, &mut moved] {
-        let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-        standard.apply(x.view_mut(), |v| v);
-        let fit = params.clone().check().unwrap().fit(&mut reference(x.view())).unwrap();
+    for x in [&x, &moved] {
+        let (standard, z) = standardised(x);
+        let fit = params.clone().check().unwrap().fit(&mut reference(z.view())).unwrap();
         let restored = standard.restore_fit(&fit).unwrap();
         let back = standard.standardize_fit(&restored, CovarianceType::Full).unwrap();
-        assert_all_close("bounds", back.lower_bounds.clone(), fit.lower_bounds.clone(), 1e-14, 1.0);
-        assert_all_close("means", back.mixture.means().to_owned(), fit.mixture.means().to_owned(), 1e-10, 1.0);
+        assert_all_close("bounds", &back.lower_bounds, &fit.lower_bounds, 1e-14, 1.0);
+        assert_all_close("means", back.mixture.means(), fit.mixture.means(), 1e-10, 1.0);
         fits.push(restored);
     }
     let (a, b) = (&fits[0], &fits[1]);
     // 10⁻¹², the rounding of the moved column, amplified by twenty iterations.
-    assert_all_close(
-        "mean",
-        b.mixture.means().column(1).mapv(|v| (v - 7.0) * 1e4),
-        a.mixture.means().column(1).to_owned(),
-        1e-9,
-        1.0,
-    );
+    let moved_back = b.mixture.means().column(1).mapv(|v| (v - 7.0) * 1e4);
+    assert_all_close("mean", moved_back, a.mixture.means().column(1), 1e-9, 1.0);
     assert_close("bound", b.lower_bound() + 1e-4f64.ln(), a.lower_bound(), 1e-9, 0.0);
 }
 
@@ -163,21 +155,15 @@ fn one_iteration(
 ) -> Fit<VariationalMixture> {
     let r = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| if i % 3 == c { 0.8 } else { 0.1 });
     let statistics = Statistics::from_responsibilities(x.view(), r.view(), t).unwrap();
-    params
-        .clone()
-        .start_statistics(statistics)
-        .max_iter(1)
-        .fit(&mut reference(x.view()) as &mut dyn gmm_host::Evaluator)
-        .unwrap()
+    let params = params.clone().start_statistics(statistics).max_iter(1);
+    params.fit(&mut reference(x.view()) as &mut dyn gmm_host::Evaluator).unwrap()
 }
 
 /// With priors in the data's units, standardisation only changes the units.
 #[test]
 fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
     let x = blobs(3, 300, 2) * &array![1.0, 1e-4] + &array![0.0, 7.0];
-    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
-    let mut z = x.clone();
-    standard.apply(z.view_mut(), |v| v);
+    let (standard, z) = standardised(&x);
     for t in CovarianceType::ALL {
         for kind in WeightConcentrationPriorType::ALL {
             let what = format!("{t} {kind}");
@@ -189,23 +175,21 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let elbo = found.elbo() - 300.0 * standard.log_scale();
             assert_close(&what, restored.elbo(), elbo, 1e-12, 100.0);
             let back = standard.standardize_fit(&restored, t).unwrap();
-            assert_all_close(&what, back.lower_bounds.clone(), found.lower_bounds.clone(), 1e-13, 100.0);
-            assert_all_close(&what, back.mixture.means().to_owned(), found.mixture.means().to_owned(), 1e-10, 1.0);
+            assert_all_close(&what, &back.lower_bounds, &found.lower_bounds, 1e-13, 100.0);
+            assert_all_close(&what, back.mixture.means(), found.mixture.means(), 1e-10, 1.0);
             let (a, b) = (&back.mixture.prior().covariance, &found.mixture.prior().covariance);
             assert_all_close(&what, a.iter(), b.iter(), 1e-12, 0.0);
             if t == CovarianceType::Spherical {
                 assert_eq!(restored.mixture.covariance_type(), CovarianceType::Diag);
-                assert!(matches!(
-                    params.covariance_prior(Covariances::Spherical(array![1.0])).standardized(&standard),
-                    Err(Error::WrongCovarianceType { .. })
-                ));
+                let given = params.covariance_prior(Covariances::Spherical(array![1.0])).standardized(&standard);
+                assert!(matches!(given, Err(Error::WrongCovarianceType { .. })));
                 continue;
             }
             let direct = one_iteration(&params, &x, t);
             // The rounding of the moved column, 10⁻¹², times its 10⁴.
             let near = |what: &str, a: &Fit<VariationalMixture>, b: &Fit<VariationalMixture>| {
                 assert_close(what, a.lower_bound(), b.lower_bound(), 1e-10, 100.0);
-                assert_all_close(what, a.mixture.means().to_owned(), b.mixture.means().to_owned(), 1e-10, 1.0);
+                assert_all_close(what, a.mixture.means(), b.mixture.means(), 1e-10, 1.0);
                 assert_all_close(what, a.mixture.covariances().iter(), b.mixture.covariances().iter(), 1e-8, 1e-8);
             };
             near(&what, &restored, &direct);
@@ -214,10 +198,8 @@ fn posteriors_and_their_priors_go_to_standardised_units_and_back() {
             let given = params.mean_prior(array![1.0, 7.5]).covariance_prior(covariance);
             let of_z = one_iteration(&given.clone().standardized(&standard).unwrap(), &z, t);
             near(&what, &standard.restore_fit(&of_z).unwrap(), &one_iteration(&given, &x, t));
-            assert!(matches!(
-                given.mean_prior(array![1.0]).standardized(&standard),
-                Err(Error::ShapeMismatch { what: "mean_prior", .. })
-            ));
+            let short = given.mean_prior(array![1.0]).standardized(&standard);
+            assert!(matches!(short, Err(Error::ShapeMismatch { what: "mean_prior", .. })));
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Starts given by a caller, for one fit and for many, and selection among models of any method.
-use crate::common::{blobs, reference};
+use crate::common::{blobs, go, of_classes, reference, watched};
 use gmm_host::{
     BayesianGaussianMixtureParams, Checked, CovarianceType, Em, Error, Evaluator, Fit, FitOptions, Fitting,
     GaussianMixtureParams, InitParams, ManyStarts, MapPrior, Mixture, Ranked, Result, RunStart, Samples,
     Standardization, Starts, Statistics, VariationalMixture, Watch, fit_many, select_by,
 };
 use ndarray::{Array2, Axis, array};
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 /// Starts by number, and the driver's reports of the runs.
@@ -30,13 +29,9 @@ impl<M: Clone> Starts<M> for Given<M> {
     }
 }
 
-fn go<M>(_: &gmm_host::Iteration<'_, M>) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 /// Returns the statistics of three clusters, by row number modulo 3.
 fn clusters(x: &Array2<f64>) -> Statistics {
-    let resp = Array2::from_shape_fn((x.nrows(), 3), |(i, c)| f64::from(u8::from(i % 3 == c)));
+    let resp = of_classes(x.nrows(), 3, |i| i % 3);
     Statistics::from_responsibilities(x.view(), resp.view(), CovarianceType::Full).unwrap()
 }
 
@@ -52,7 +47,7 @@ fn a_fit_takes_starts_of_all_kinds() {
     let mut bounds: Vec<Vec<f64>> = vec![Vec::new(); 3];
     let fit = model.fit_from(&mut e, &mut given, &mut |i| {
         bounds[i.run].push(i.lower_bound);
-        ControlFlow::Continue(())
+        go(i)
     });
     let fit = fit.unwrap();
     let told = ["begin 0", "start 0", "end 0", "begin 1", "start 1", "end 1", "begin 2", "start 2", "end 2"];
@@ -70,13 +65,7 @@ fn a_fit_takes_starts_of_all_kinds() {
     // Stream 5 of seed 7 is run 5 of a fit with that seed.
     let mut sixth = Vec::new();
     let six = params.clone().n_init(6).random_state(7).check().unwrap();
-    six.fit_with(&mut e, &mut |i| {
-        if i.run == 5 {
-            sixth.push(i.lower_bound);
-        }
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    watched(&six, &mut e, |i| sixth.extend((i.run == 5).then_some(i.lower_bound)));
     assert_eq!(bounds[0], sixth);
 }
 

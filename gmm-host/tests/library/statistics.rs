@@ -16,23 +16,8 @@ fn by_definition(evaluator: &mut dyn Evaluator, x: &Array2<f64>, w: &Array1<f64>
         let weighted = &centred * &r.column(c).insert_axis(Axis(1));
         full.index_axis_mut(Axis(0), c).assign(&weighted.t().dot(&centred));
     }
-    let diag = Array2::from_shape_fn((k, d), |(c, j)| full[[c, j, j]]);
-    let second = match m.covariance_type() {
-        CovarianceType::Full => Covariances::Full(full),
-        CovarianceType::Tied => Covariances::Tied(full.sum_axis(Axis(0))),
-        CovarianceType::Diag => Covariances::Diag(diag),
-        _ => Covariances::Spherical(diag.sum_axis(Axis(1))),
-    };
     let scores = evaluator.score_samples(m).unwrap();
-    Statistics::from_centred_sums(CentredSums {
-        weight: w.sum(),
-        log_likelihood: (&scores * w).sum(),
-        first: Array2::zeros((k, d)),
-        centres: means,
-        counts,
-        second,
-    })
-    .unwrap()
+    statistics_of(m.covariance_type(), (&scores * w).sum(), w.sum(), counts, means, full)
 }
 
 #[test]
@@ -100,22 +85,8 @@ fn precisions_invert_covariances() {
         if let (Covariances::Full(u), Covariances::Full(p)) = (u.as_ref(), &m.precisions()) {
             let (u, p) = (u.index_axis(Axis(0), 2), p.index_axis(Axis(0), 2));
             assert_eq!(u[[2, 1]], 0.0);
-            assert_all_close("U·Uᵀ", u.dot(&u.t()), p.iter().copied(), 1e-13, 1.0);
+            assert_all_close("U·Uᵀ", u.dot(&u.t()), &p, 1e-13, 1.0);
         }
-    }
-}
-
-#[test]
-fn integer_weights_equal_repeated_rows() {
-    let x = normal(6, 40, 3, 0.0);
-    let counts: Vec<usize> = (0..40).map(|i| i % 4).collect();
-    let w = Array1::from_iter(counts.iter().map(|&c| c as f64));
-    let repeated: Vec<usize> = counts.iter().enumerate().flat_map(|(i, &c)| std::iter::repeat_n(i, c)).collect();
-    let repeated = x.select(Axis(0), &repeated);
-    for t in CovarianceType::ALL {
-        let m = mixture(7, t, 3, 3, 0.0);
-        let got = weighted(x.view(), w.view()).statistics(&m).unwrap();
-        assert_statistics_close(&got, &reference(repeated.view()).statistics(&m).unwrap(), 1e-13, 1.0);
     }
 }
 
@@ -235,22 +206,22 @@ fn far_data_keeps_its_variance() {
     // 10⁸ standard deviations from the origin: E[x²] − E[x]² would leave nothing.
     let x = normal(8, 200, 2, 1e8);
     for t in CovarianceType::ALL {
-        let m =
-            Statistics::to_mixture(&reference(x.view()).statistics(&mixture(9, t, 1, 2, 1e8)).unwrap(), 0.0).unwrap();
+        let m = reference(x.view()).statistics(&mixture(9, t, 1, 2, 1e8)).unwrap().to_mixture(0.0).unwrap();
         let exact = x.mapv(|v| v - 1e8);
         let mean = exact.mean_axis(Axis(0)).unwrap();
-        let var = exact.var_axis(Axis(0), 0.0);
         // The mean is rounded to 1.5e-8 at 1e8; the variance around it loses only the square.
         assert_all_close("mean", m.means().row(0).mapv(|v| v - 1e8), mean, 3e-8, 1.0);
-        let got = match m.covariances() {
-            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_owned(),
-            Covariances::Tied(v) => v.diag().to_owned(),
-            Covariances::Diag(v) => v.row(0).to_owned(),
-            Covariances::Spherical(v) => array![v[0], v[0]],
-        };
-        let want = if t == CovarianceType::Spherical { array![var.mean().unwrap(), var.mean().unwrap()] } else { var };
-        assert_all_close("variance", got, want, 1e-12, 0.0);
+        assert_variances(&m, exact.var_axis(Axis(0), 0.0));
     }
+}
+
+/// Compares the variances of component 0; a spherical one is their mean.
+fn assert_variances(m: &Mixture, wanted: Array1<f64>) {
+    let wanted = match m.covariance_type() {
+        CovarianceType::Spherical => Array1::from_elem(wanted.len(), wanted.mean().unwrap()),
+        _ => wanted,
+    };
+    assert_all_close("variance", (0..m.n_features()).map(|j| m.variance(0, j)), wanted, 1e-12, 0.0);
 }
 
 #[test]
@@ -261,7 +232,7 @@ fn a_component_that_lost_its_samples_retains_its_parameters() {
         // Component 1 is 10⁴ standard deviations away: its responsibilities underflow to zero.
         let mut means = m.means().to_owned();
         means.row_mut(1).fill(1e4);
-        let m = Mixture::new(m.weights().to_owned(), means, m.covariances().clone()).unwrap();
+        let m = with_means(&m, means);
         let s = reference(x.view()).statistics(&m).unwrap();
         assert_eq!(s.counts()[1], 0.0);
         assert!(matches!(s.to_mixture(1e-6), Err(Error::EmptyComponent { component: 1, .. })));
@@ -269,18 +240,10 @@ fn a_component_that_lost_its_samples_retains_its_parameters() {
         assert_eq!(u.retained, [1], "{t}");
         assert_eq!(u.mixture.means().row(1), m.means().row(1));
         assert!(u.mixture.weights()[1] < 1e-15);
-        match (u.mixture.covariances(), m.covariances()) {
-            (Covariances::Full(a), Covariances::Full(b)) => {
-                assert_eq!(a.index_axis(Axis(0), 1), b.index_axis(Axis(0), 1))
-            }
-            (Covariances::Diag(a), Covariances::Diag(b)) => assert_eq!(a.row(1), b.row(1)),
-            (Covariances::Spherical(a), Covariances::Spherical(b)) => assert_eq!(a[1], b[1]),
-            (Covariances::Tied(a), Covariances::Tied(_)) => {
-                // Tied: the pooled scatter of the components with samples.
-                let one = x.var_axis(Axis(0), 0.0);
-                assert_all_close("tied", a.diag().to_owned(), one + 1e-6, 1e-12, 0.0);
-            }
-            _ => unreachable!(),
+        match t {
+            // The pooled scatter of the components with samples.
+            CovarianceType::Tied => assert_variances(&u.mixture, x.var_axis(Axis(0), 0.0) + 1e-6),
+            _ => assert_eq!(u.mixture.matrix(1), m.matrix(1)),
         }
         assert!(reference(x.view()).log_likelihood(&u.mixture).unwrap().is_finite());
     }
@@ -292,9 +255,7 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     let mut x = normal(12, 60, 2, 200.0);
     x.slice_mut(s![..30, ..]).fill(1.0);
     for t in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
-        let start = mixture(13, t, 2, 2, 0.0);
-        let start =
-            Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [200.0, 200.0]], start.covariances().clone()).unwrap();
+        let start = with_means(&mixture(13, t, 2, 2, 0.0), array![[1.0, 1.0], [200.0, 200.0]]);
         let s = reference(x.view()).statistics(&start).unwrap();
         assert!(s.to_mixture(0.0).is_err(), "{t}");
         let u = s.update(&start, 0.0, &Freeze::default()).unwrap();
@@ -306,75 +267,59 @@ fn a_component_on_one_point_retains_its_covariance_without_reg_covar() {
     }
 }
 
+/// Returns statistics of twenty samples of component 0 with some scatter around (1, 1), and twenty of component 1.
+fn of_twenty(second: Covariances) -> Statistics {
+    Statistics::from_centred_sums(CentredSums {
+        weight: 40.0,
+        log_likelihood: -100.0,
+        centres: array![[1.0, 1.0], [9.0, 9.0]],
+        counts: array![20.0, 20.0],
+        first: Array2::zeros((2, 2)),
+        second,
+    })
+    .unwrap()
+}
+
+/// Returns such statistics in which component 0 is nearly a line, and component 1 well spread.
+fn of_line(left: f64) -> Statistics {
+    of_twenty(Covariances::Full(array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]]))
+}
+
 /// The rounding left of zero is not a variance: samples on a line or point far from the origin have a scatter that is
 /// positive definite by chance. A covariance that is nearly singular, but clear of rounding, is kept.
 #[test]
 fn what_rounding_leaves_of_zero_is_not_positive_definite() {
-    let start = |t: CovarianceType| {
-        let covariances = match t {
-            CovarianceType::Full => Covariances::Full(array![[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]]),
-            CovarianceType::Diag => Covariances::Diag(Array2::ones((2, 2))),
-            _ => Covariances::Spherical(Array1::ones(2)),
-        };
-        Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [9.0, 9.0]], covariances).unwrap()
-    };
-    // Twenty samples of component 0 with this scatter around (1, 1), and twenty well spread ones of component 1.
-    let statistics = |second: Covariances| {
-        Statistics::from_centred_sums(CentredSums {
-            weight: 40.0,
-            log_likelihood: -100.0,
-            centres: array![[1.0, 1.0], [9.0, 9.0]],
-            counts: array![20.0, 20.0],
-            first: Array2::zeros((2, 2)),
-            second,
-        })
-        .unwrap()
-    };
-    let full = |left: f64| array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]];
-    for (left, usable) in [(1e-15, false), (5e-15, false), (1e-13, true), (1e-9, true)] {
-        let (previous, s) = (start(CovarianceType::Full), statistics(Covariances::Full(full(left))));
+    let check = |s: Statistics, usable: bool, what: f64| {
+        let t = s.covariance_type();
+        let unit = Covariances::isotropic(t, 2, 2, 1.0);
+        let previous = Mixture::new(array![0.5, 0.5], array![[1.0, 1.0], [9.0, 9.0]], unit).unwrap();
         let update = s.update(&previous, 0.0, &Freeze::default()).unwrap();
-        assert_eq!(update.retained.is_empty(), usable, "{left:e}");
-        assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{left:e}");
+        assert_eq!(update.retained.is_empty(), usable, "{t} {what:e}");
+        assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{t} {what:e}");
         assert!(s.update(&previous, 1e-6, &Freeze::default()).unwrap().retained.is_empty());
+    };
+    for (left, usable) in [(1e-15, false), (5e-15, false), (1e-13, true), (1e-9, true)] {
+        check(of_line(left), usable, left);
     }
     // A mean of 1 has the last place 2.2e-16; 64 of these are 1.4e-14, whose square is 2e-28.
     for (variance, usable) in [(1e-33, false), (1e-28, false), (3e-28, true), (1e-20, true)] {
-        for (t, second) in [
-            (CovarianceType::Diag, Covariances::Diag(array![[20.0, 20.0 * variance], [20.0, 20.0]])),
-            (CovarianceType::Spherical, Covariances::Spherical(array![40.0 * variance, 40.0])),
-        ] {
-            let (previous, s) = (start(t), statistics(second));
-            let update = s.update(&previous, 0.0, &Freeze::default()).unwrap();
-            assert_eq!(update.retained.is_empty(), usable, "{t} {variance:e}");
-            assert_eq!(s.to_mixture(0.0).is_ok(), usable, "{t} {variance:e}");
-            assert!(s.update(&previous, 1e-6, &Freeze::default()).unwrap().retained.is_empty());
-        }
+        let diag = array![[20.0, 20.0 * variance], [20.0, 20.0]];
+        check(of_twenty(Covariances::Diag(diag)), usable, variance);
+        check(of_twenty(Covariances::Spherical(array![40.0 * variance, 40.0])), usable, variance);
     }
 }
 
 /// If rounding of a nearly singular scatter may take more than a new covariance gains, the last one stays.
 #[test]
 fn a_covariance_that_gains_less_than_rounding_takes_is_retained() {
-    let sums = |left: f64| {
-        Statistics::from_centred_sums(CentredSums {
-            weight: 40.0,
-            log_likelihood: -100.0,
-            centres: array![[1.0, 1.0], [9.0, 9.0]],
-            counts: array![20.0, 20.0],
-            first: Array2::zeros((2, 2)),
-            second: Covariances::Full(array![[[20.0, 20.0], [20.0, 20.0 * (1.0 + left)]], [[20.0, 0.0], [0.0, 20.0]]]),
-        })
-        .unwrap()
-    };
-    let previous = sums(1e-13).to_mixture(0.0).unwrap();
+    let previous = of_line(1e-13).to_mixture(0.0).unwrap();
     // A tenth more of a variance of 1e-13 gains 0.0023 for a sample of the component; rounding may take 0.011.
-    let update = sums(1.1e-13).update(&previous, 0.0, &Freeze::default()).unwrap();
+    let update = of_line(1.1e-13).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert_eq!(update.retained, [0]);
     assert_eq!(update.mixture.covariances(), previous.covariances());
     // For 1e-9 rounding takes next to nothing.
-    let previous = sums(1e-9).to_mixture(0.0).unwrap();
-    let update = sums(1.1e-9).update(&previous, 0.0, &Freeze::default()).unwrap();
+    let previous = of_line(1e-9).to_mixture(0.0).unwrap();
+    let update = of_line(1.1e-9).update(&previous, 0.0, &Freeze::default()).unwrap();
     assert!(update.retained.is_empty());
 }
 
@@ -409,31 +354,7 @@ fn frozen_parameters_stay() {
         let s = reference(x.view()).statistics(&one).unwrap();
         let u = s.update(&one, 0.0, &freeze(false, true, false)).unwrap().mixture;
         let d = &x.mean_axis(Axis(0)).unwrap() - &one.means().row(0);
-        let want = x.var_axis(Axis(0), 0.0) + &d * &d;
-        let got = match u.covariances() {
-            Covariances::Full(v) => v.index_axis(Axis(0), 0).diag().to_owned(),
-            Covariances::Tied(v) => v.diag().to_owned(),
-            Covariances::Diag(v) => v.row(0).to_owned(),
-            Covariances::Spherical(v) => Array1::from_elem(3, v[0]),
-        };
-        let want = if t == CovarianceType::Spherical { Array1::from_elem(3, want.mean().unwrap()) } else { want };
-        assert_all_close("variance", got, want, 1e-12, 0.0);
-    }
-}
-
-#[test]
-fn labels_follow_the_responsibilities() {
-    let x = normal(17, 70, 2, 0.0);
-    let m = mixture(18, CovarianceType::Full, 3, 2, 0.0);
-    for backend in BACKENDS {
-        let mut e = backend.evaluator(x.view(), None);
-        let r = e.predict_proba(&m).unwrap();
-        let labels = e.predict(&m).unwrap();
-        assert_eq!((r.dim(), labels.len()), ((70, 3), 70));
-        for (r, &label) in r.outer_iter().zip(&labels) {
-            assert_close("sum", r.sum(), 1.0, backend.tolerance(1e-14, 1e-6), 0.0);
-            assert!(r.iter().all(|&v| v <= r[label] + backend.tolerance(0.0, 1e-6)));
-        }
+        assert_variances(&u, x.var_axis(Axis(0), 0.0) + &d * &d);
     }
 }
 

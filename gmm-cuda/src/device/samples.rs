@@ -19,6 +19,7 @@ use gmm_kernels::data::{self, QUAD};
 
 use ndarray::ArrayView1;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
@@ -51,6 +52,15 @@ impl<'a, T: Plain> Columns<'a, T> {
         }
         // Within the buffer: `first` is below N.
         Ok(Self { x: self.x.wrapping_add(first), n, ..self })
+    }
+
+    /// Returns the samples of some columns alone, without weights.
+    pub fn of_features(self, features: Range<usize>) -> Result<Self> {
+        if features.is_empty() || features.end > self.d {
+            return Err(mismatch("columns of the samples", vec![self.d], vec![features.start, features.end]));
+        }
+        let x = self.x.wrapping_add(features.start * self.stride);
+        Ok(Self { x, d: features.len(), weighted: false, ..self })
     }
 
     pub fn n(&self) -> usize {

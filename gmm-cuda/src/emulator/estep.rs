@@ -249,7 +249,8 @@ fn is_linear(samples: &Samples<'_>, mixture: &Mixture) -> bool {
     let statistics = ReferenceEvaluator::new(samples.clone()).statistics(&Moments::mixture(&frame).unwrap()).unwrap();
     let (n, weight) = (samples.n_samples(), samples.total_weight());
     let moments = Arc::new(Moments::new(&statistics, &frame, n, weight));
-    TensorCoresLayout::of_linear(Vec::new(), mixture, &frame, &moments).expandable()
+    let Covariances::Tied(precision) = mixture.precisions() else { return false };
+    TensorCoresLayout::of_linear(Vec::new(), mixture, precision.view(), &frame, &moments).expandable()
 }
 
 /// `tied` mixtures by the families for diagonal covariances, from linear terms alone: sizes that fit no tile, and a
@@ -388,9 +389,10 @@ fn fused_mma_take_missing_values() {
 
 #[test]
 fn warpgroups_take_missing_values() {
-    // N, K, D, share; in the last case all products of a sample but one.
-    let cases = [(1, 1, 1, 0.6), (200, 131, 3, 0.3), (300, 3, 17, 0.05), (70, 5, 85, 0.3)];
-    for (i, case) in cases.into_iter().enumerate() {
+    // N, K, D, share; then the case of all products of a part but one, two parts, and three.
+    let one_part = [(1, 1, 1, 0.6), (200, 131, 3, 0.3), (300, 3, 17, 0.05)];
+    let cases = one_part.into_iter().chain([(70, 5, 85, 0.3), (70, 5, 87, 0.3), (140, 131, 181, 0.1)]);
+    for (i, case) in cases.enumerate() {
         check_with_missing_values(60 + i as u64, case, "products_wgmma:384x1:all");
     }
 }

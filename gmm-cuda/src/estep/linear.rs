@@ -1,7 +1,7 @@
 //! The parameters of totals and scores whose exponents are linear: in the features of `tied` mixtures, or in products of
 //! two features.
 use super::centres::larger;
-use super::moments::Moments;
+use super::moments::{Moments, Quadratic};
 use super::products_shapes::products;
 use super::split_component::{Coefficients, Component, TOTAL_ERROR, largest, mean_and_size};
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
@@ -10,9 +10,10 @@ use gmm_core::model::covariances::Covariances;
 use gmm_core::model::linalg::{at_once, map_rows, product};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
-use ndarray::{ArrayView1, s};
+use ndarray::{ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 use std::f64::consts::{LOG2_E, TAU};
+use std::sync::Arc;
 
 /// The size of the largest feature of any sample, by the choice of the frame.
 const LARGEST_FEATURE: f64 = 8.0;
@@ -40,29 +41,30 @@ pub(super) struct LinearTerm {
 
 impl LinearTerm {
     /// Writes the coefficients of each component, rounded by `round`, into the first D numbers of its row of `rows`;
-    /// zeros, and `None`, without weight.
+    /// zeros, and `None`, without weight. `precision`: Σ⁻¹.
     ///
     /// The coefficients a = Σ⁻¹·μ·log₂e, once rounded to ã, are those of another mean μ̃ = Σ·ã / log₂e. The constant is
     /// that mean's, −½·ãᵀΣã / log₂e with ãᵀΣã = aᵀΣa + 2·(ã − a)ᵀΣa but for the square of the rounding, so that the
     /// density is normalised.
     pub(super) fn of_each(
         mixture: &Mixture,
+        precision: ArrayView2<'_, f64>,
         frame: &Frame,
         round: impl Fn(f32) -> f32 + Sync,
         rows: &mut [f32],
     ) -> Vec<Option<Self>> {
         let (k, d) = mixture.means().dim();
-        let Covariances::Tied(precision) = mixture.precisions() else { return vec![None; k] };
         let width = rows.len() / k;
+        let variances: Vec<f64> = (0..d).map(|j| mixture.variance(0, j) * frame.scale[j] * frame.scale[j]).collect();
         // A product of matrices takes a part of the time of a product for each component.
         let groups = rows.par_chunks_mut(TOGETHER * width).enumerate();
         let terms = map_rows(groups, at_once(TOGETHER * d * d / 4), |(group, rows)| {
             let first = group * TOGETHER;
             let means = mixture.means().slice_move(s![first..first + rows.len() / width, ..]);
             let deltas = &means - &ArrayView1::from(&frame.shift);
-            let exact = product(deltas.view(), precision.view());
+            let exact = product(deltas.view(), precision);
             let term = |(i, row): (usize, &mut [f32])| {
-                Self::new(mixture, frame, first + i, [deltas.row(i), exact.row(i)], &round, &mut row[..d])
+                Self::new(mixture, frame, &variances, first + i, [deltas.row(i), exact.row(i)], &round, &mut row[..d])
             };
             rows.chunks_exact_mut(width).enumerate().map(term).collect::<Vec<_>>()
         });
@@ -70,12 +72,14 @@ impl LinearTerm {
     }
 
     /// Writes the coefficients of a component (D,), from its mean less the centre and the product of this with Σ⁻¹.
+    /// `variances`: those of the features in the frame.
     ///
     /// As for [`Component::error`], each term aⱼ·xⱼ carries 2^-22 of itself, with random signs, and xⱼ is about √(Σⱼⱼ +
     /// μⱼ²) for the samples that the component explains.
     fn new(
         mixture: &Mixture,
         frame: &Frame,
+        variances: &[f64],
         c: usize,
         [delta, exact]: [ArrayView1<'_, f64>; 2],
         round: impl Fn(f32) -> f32,
@@ -86,12 +90,15 @@ impl LinearTerm {
             return None;
         }
         let (mut quadratic, mut of_terms, mut most) = (0.0, 0.0, 0.0);
-        for (j, ((delta, exact), to)) in delta.iter().zip(exact).zip(to.iter_mut()).enumerate() {
+        let features = variances.iter().zip(&frame.scale).zip(&frame.inverse);
+        for (((delta, exact), to), ((variance, scale), inverse)) in
+            delta.iter().zip(exact).zip(to.iter_mut()).zip(features)
+        {
             let exact = LOG2_E * exact;
-            *to = round((exact * frame.inverse[j]) as f32);
-            let held = f64::from(*to);
-            quadratic += LOG2_E * delta * (2.0 * held * frame.scale[j] - exact);
-            of_terms += held * held * mean_and_size(mixture, frame, c, j).1;
+            *to = round((exact * inverse) as f32);
+            let (held, mean) = (f64::from(*to), delta * scale);
+            quadratic += LOG2_E * delta * (2.0 * held * scale - exact);
+            of_terms += held * held * (variance + mean * mean);
             most += held.abs() * LARGEST_FEATURE;
         }
         let constant = mixture.log2_weight(c) - 0.5 * quadratic / LOG2_E;
@@ -138,21 +145,23 @@ pub(super) fn parameters(
     }
 }
 
-/// Returns the parameters of a `tied` mixture's linear terms for totals and scores, if these keep their digits: the
-/// quadratic part of a total is the trace of a product with all samples' moments.
-pub fn of_tied(mixture: &Mixture, frame: &Frame, moments: &Moments) -> Option<DeviceParameters<f32>> {
+/// Returns the parameters of a `tied` mixture's linear terms for totals and scores, and the rest of a total, if these
+/// keep their digits.
+pub fn of_tied(mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Option<(DeviceParameters<f32>, Quadratic)> {
     let (k, d) = mixture.means().dim();
-    let near = moments.spread(mixture) <= FAR_TOTAL * d as f64;
+    let Covariances::Tied(precision) = mixture.precisions() else { return None };
+    let precision = precision.view();
+    let near = moments.spread(precision) <= FAR_TOTAL * d as f64;
     if !near {
         return None;
     }
     let mut coefficients = vec![0.0; k * d];
-    let terms = LinearTerm::of_each(mixture, frame, |v| v, &mut coefficients);
+    let terms = LinearTerm::of_each(mixture, precision, frame, |v| v, &mut coefficients);
     let offset = terms.iter().flatten().map(|term| term.constant).fold(f64::NEG_INFINITY, larger);
     let components = LinearTerm::components(&terms, offset);
     let offset = offset + factor(mixture) + missing(mixture, &components);
     let exact = components.iter().all(|component| component.error <= TOTAL_ERROR);
-    exact.then(|| parameters(mixture, coefficients, &components, offset))
+    exact.then(|| (parameters(mixture, coefficients, &components, offset), Quadratic::new(precision, moments)))
 }
 
 /// Returns the parameters of a mixture with matrices for totals and scores from the products of two features, if these

@@ -38,6 +38,7 @@ use super::plan::family::{Family, Variant};
 use super::plan::task::{Digits, Multiplies, Operation, Task};
 use super::plan::timing::{Chooser, Trial};
 use gmm_core::error::Result;
+use gmm_core::model::covariances::Covariances;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
 use launch::{EStepKernels, Wanted};
@@ -145,9 +146,10 @@ impl EStep {
         let task = Task::new(Operation::EStep, data, mixture);
         let family = requested.and_then(Requested::family);
         let Some(task) = families::linear(&task, family, &chooser.gpu.limits) else { return Ok(None) };
+        let Covariances::Tied(precision) = mixture.precisions() else { return Ok(None) };
         let Some(moments) = self.moments(data)? else { return Ok(None) };
         let (_, coefficients) = mem::take(&mut self.spare);
-        let layout = TensorCoresLayout::of_linear(coefficients, mixture, data.frame(), &moments);
+        let layout = TensorCoresLayout::of_linear(coefficients, mixture, precision.view(), data.frame(), &moments);
         if !layout.expandable() {
             self.spare.1 = layout.into_memory();
             return Ok(None);

@@ -3,10 +3,10 @@
 use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;
-use gmm_core::model::linalg::{row_major, sum_of, trace_of_product, vectorised};
+use gmm_core::model::linalg::{row_major, sum_of, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
-use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, Axis};
 use std::f64::consts::LOG2_E;
 use std::sync::Arc;
 
@@ -47,13 +47,11 @@ impl Moments {
         self.samples
     }
 
-    /// Returns the mean over the samples of Σⱼ Pⱼⱼ·(xⱼ − cⱼ)² with P = Σ⁻¹: squared distances from the centre over the
-    /// features' variances given the other features.
-    pub fn spread(&self, mixture: &Mixture) -> f64 {
-        let (Some(u), d) = (mixture.factor_of(0), self.second.nrows()) else { return f64::INFINITY };
-        let u = row_major(u);
-        let precision = |j: usize| vectorised(|| sum_of([&u[j * d + j..(j + 1) * d]], |[u]| u * u));
-        self.second.diag().iter().enumerate().map(|(j, second)| precision(j) * second).sum::<f64>() / self.weight
+    /// Returns the mean over the samples of Σⱼ Pⱼⱼ·(xⱼ − cⱼ)² with P = Σ⁻¹, the `precision`: squared distances from the
+    /// centre over the features' variances given the other features.
+    pub fn spread(&self, precision: ArrayView2<'_, f64>) -> f64 {
+        self.second.diag().iter().zip(precision.diag()).map(|(second, precision)| second * precision).sum::<f64>()
+            / self.weight
     }
 }
 
@@ -66,8 +64,13 @@ pub(crate) struct Quadratic {
 }
 
 impl Quadratic {
-    pub fn new(mixture: &Mixture, moments: &Arc<Moments>) -> Self {
-        let trace = mixture.factor_of(0).map_or(f64::NAN, |u| trace_of_product(moments.second.view(), u));
+    /// Takes Σ⁻¹, the `precision`.
+    pub fn new(precision: ArrayView2<'_, f64>, moments: &Arc<Moments>) -> Self {
+        let [precision, second] = [precision, moments.second.view()].map(row_major);
+        let trace = vectorised(
+            #[inline(always)]
+            || sum_of([&precision, &second], |[p, s]| p * s),
+        );
         Self { moments: moments.clone(), log2: -0.5 * LOG2_E * trace }
     }
 

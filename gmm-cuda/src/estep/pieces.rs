@@ -225,6 +225,12 @@ pub(super) struct Launcher<'a, K, P> {
 }
 
 impl<'a, K, P: Copy + 'a> Launcher<'a, K, P> {
+    /// Returns the place of launches over a part of the work.
+    pub fn over<Q>(&self, piece: Q) -> Launcher<'a, K, Q> {
+        let Self { stream, kernels, parameters, .. } = *self;
+        Launcher { stream, kernels, parameters, piece }
+    }
+
     /// Starts a kernel whose [`Launched`] defines its memory.
     pub fn launch<A: 'a>(&self, kernel: Kernel<A>, grid: Grid) -> Result<Running<'a, ()>>
     where

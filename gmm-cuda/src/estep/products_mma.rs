@@ -35,6 +35,9 @@ pub struct ProductsFamily {
     unit: Unit,
 }
 
+/// Most features of samples with missing values for `products_wgmma`.
+const MOST_OBSERVED: usize = products_wgmma::MAX_PARTS * products_wgmma::MAX_FEATURES_OBSERVED;
+
 impl Family for ProductsFamily {
     fn facts(&self) -> Facts {
         let (name, covariances) = match self.unit {
@@ -49,8 +52,7 @@ impl Family for ProductsFamily {
 
     fn sizes(&self) -> String {
         if self.unit == Unit::Wgmma {
-            let (most, observed) = (products_wgmma::MAX_FEATURES, products_wgmma::MAX_FEATURES_OBSERVED);
-            format!("D ≤ {most}, with missing values {observed}")
+            format!("D ≤ {}, with missing values {}", products_wgmma::MAX_FEATURES, MOST_OBSERVED)
         } else {
             "any, as shared memory allows".into()
         }
@@ -58,10 +60,7 @@ impl Family for ProductsFamily {
 
     fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
         if self.unit == Unit::Wgmma {
-            let most = match task.gaps {
-                true => products_wgmma::MAX_FEATURES_OBSERVED,
-                false => products_wgmma::MAX_FEATURES,
-            };
+            let most = if task.gaps { MOST_OBSERVED } else { products_wgmma::MAX_FEATURES };
             return at_most("features", most, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full())));
         }
         loses_digits(task, self.on_tensor_cores(task.full()))
@@ -181,7 +180,7 @@ impl PieceKernels for Warps {
     }
 
     fn start_piece<'a>(&'a self, at: Launcher<'a, Self, Piece<'a>>, _: Wanted) -> Result<Running<'a, ()>> {
-        let Shapes { exponents, weigh } = self.shapes;
+        let Shapes { exponents, weigh, .. } = self.shapes;
         let Piece { columns, blocks, slices, .. } = at.piece;
         let blocks = columns.n().div_ceil(exponents.samples()).min(blocks as usize) as u32;
         let running = at.launch(self.exponents, Grid::new(blocks, exponents.block(), exponents.shared_bytes()))?;

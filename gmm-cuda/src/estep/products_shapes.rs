@@ -72,8 +72,14 @@ pub(super) fn place(d: usize, full: bool, (i, j): (usize, usize)) -> usize {
     }
 }
 
+/// Returns the largest part of a task's features for the kernels of `products_wgmma`.
 pub(super) fn warpgroups(task: &Task) -> products_wgmma::Shape {
-    products_wgmma::Shape { d: task.d as u32, k: task.k as u32, gaps: task.gaps }
+    products_wgmma::Shape { d: task.d.div_ceil(parts(task)) as u32, k: task.k as u32, gaps: task.gaps }
+}
+
+/// Returns the number of parts of a task's features for the kernels of `products_wgmma`.
+pub(super) fn parts(task: &Task) -> usize {
+    if task.gaps { task.d.div_ceil(products_wgmma::MAX_FEATURES_OBSERVED) } else { 1 }
 }
 
 /// The division of a task's work by both kernels.
@@ -81,6 +87,8 @@ pub(super) fn warpgroups(task: &Task) -> products_wgmma::Shape {
 pub(crate) struct Shapes {
     pub exponents: ExponentsShape,
     pub weigh: WeighShape,
+    /// The features of a part, of which the last may have fewer: all, but for the kernels of `products_wgmma`.
+    pub of_part: usize,
 }
 
 impl Shapes {
@@ -114,7 +122,7 @@ impl Shapes {
         let fits = |warps: &u32| shape(*warps).shared_bytes() <= MOST_SHARED;
         let product_warps = (1..=MOST_WARPS / component_warps).rev().filter(fits);
         let weigh = shape(product_warps.min_by_key(|warps| needed.div_ceil(*warps) * (warps + 2)).unwrap_or(1));
-        Self { exponents, weigh }
+        Self { exponents, weigh, of_part: d }
     }
 
     /// Returns the shapes whose rows and products are those of the kernels of `products_wgmma`.
@@ -140,7 +148,18 @@ impl Shapes {
             groups,
             parts: 1,
         };
-        Self { exponents, weigh }
+        Self { exponents, weigh, of_part: shape.d as usize }
+    }
+
+    /// Returns the features of each part.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
+        let (d, of_part) = (self.exponents.d as usize, self.of_part);
+        (0..d).step_by(of_part).map(move |first| first..d.min(first + of_part))
+    }
+
+    /// Returns the sums of all parts.
+    pub fn sums(&self) -> usize {
+        self.parts().len() * self.weigh.sums()
     }
 
     /// Returns the tiles of components of a warp: two, if K fills them.
@@ -166,11 +185,11 @@ impl Shapes {
         [of(self.exponents.products(), self.exponents.samples()), of(self.weigh.products(), RAW_PITCH)]
     }
 
-    /// Returns the places of the parameters: the coefficients (rows, products); each row's factor of its sum, added
-    /// constant, and wₖ, (3, rows); and wₖ for `weigh`.
+    /// Returns the places of the parameters: the coefficients (parts, rows, products); each row's factor of its sum,
+    /// added constant, and wₖ, (3, rows); and wₖ for `weigh`.
     pub fn sections(&self) -> [Range<usize>; 3] {
         let rows = self.exponents.rows();
-        sections([rows * self.exponents.products(), 3 * rows, self.weigh.rows()])
+        sections([self.parts().len() * rows * self.exponents.products(), 3 * rows, self.weigh.rows()])
     }
 
     pub fn len(&self) -> usize {

@@ -20,11 +20,20 @@ impl TensorCoresLayout {
     /// Returns the statistics, from the sums of `products_mma` or `products_wgmma`.
     pub fn statistics(&self, shapes: &Shapes, sums_of: &Sums<'_>) -> Result<Statistics> {
         let (shape, sums) = (&shapes.weigh, sums_of.values);
-        let (counts, rounded) = sums[shape.rows() * shape.products()..].split_at(shape.rows());
+        let (counts, rounded) = sums[shape.rows() * shape.products()..][..2 * shape.rows()].split_at(shape.rows());
         let d = self.dim().1;
         let full = self.full();
-        let width = shape.products();
-        let product = move |c: usize, of: (usize, usize)| sums[c * width + place(d, full, of)];
+        let (width, of_part, of_sums) = (shape.products(), shapes.of_part, shape.sums());
+        let product = move |c: usize, (i, j): (usize, usize)| {
+            if d == of_part {
+                return sums[c * width + place(d, full, (i, j))];
+            }
+            // Squares, and products with a number behind the part's features.
+            let (part, i_of_part) = (i / of_part, i % of_part);
+            let features = of_part.min(d - part * of_part);
+            let j = if j < d { i_of_part } else { features + j - d };
+            sums[part * of_sums + c * width + place(features, false, (i_of_part, j))]
+        };
         let row = row_by_row(product);
         let log2 = sums_of.weight_scale * sums_of.log2;
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)

@@ -12,6 +12,7 @@ use gmm_core::model::linalg::{at_once, map_rows, matrices_at_once, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::fused_mma;
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE};
+use ndarray::ArrayView2;
 use ndarray::parallel::prelude::*;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -108,17 +109,23 @@ impl TensorCoresLayout {
 
     /// For a `tied` mixture: makes a layout for products of diagonal covariances with coefficients zero for squares, in
     /// the memory of earlier coefficients. The samples' quadratic terms are the same for all components, and come from
-    /// `moments`.
+    /// `moments`. `precision`: Σ⁻¹.
     ///
     /// Each exponent has [`LinearTerm`]'s error. Besides, the quadratic part of the log-likelihood, ½·tr(Σ⁻¹S), and the
     /// scatter S − Σₖ nₖ·mₖ·mₖᵀ are differences between S and its counterpart in the kernel's sums, whose terms are off
     /// by about 2^-24 of themselves. So by Cauchy and Schwarz a sample's likelihood is off by that much of ½·Σⱼ
     /// Pⱼⱼ·Sⱼⱼ/N with P = Σ⁻¹ in the mean, and the scatter by as much of the covariance. This grows with D as a
     /// log-likelihood does; [`FAR`] bounds it for a feature.
-    pub fn of_linear(memory: Vec<f32>, mixture: &Mixture, frame: &Frame, moments: &Arc<Moments>) -> Self {
+    pub fn of_linear(
+        memory: Vec<f32>,
+        mixture: &Mixture,
+        precision: ArrayView2<'_, f64>,
+        frame: &Frame,
+        moments: &Arc<Moments>,
+    ) -> Self {
         let (k, d) = mixture.means().dim();
         let mut coefficients = numbers_in(memory, k * 2 * d);
-        let terms = LinearTerm::of_each(mixture, frame, pair_of_halves, &mut coefficients);
+        let terms = LinearTerm::of_each(mixture, precision, frame, pair_of_halves, &mut coefficients);
         for row in coefficients.chunks_exact_mut(2 * d) {
             for j in (0..d).rev() {
                 (row[2 * j], row[2 * j + 1]) = (row[j] / ONE, 0.0);
@@ -132,14 +139,14 @@ impl TensorCoresLayout {
             offset = larger(largest(|term| term.most) - MOST_EXPONENT, offset);
         }
         let components = LinearTerm::components(&terms, offset);
-        let near = moments.spread(mixture) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
+        let near = moments.spread(precision) <= (FAR * d as f64).min(moments.samples() as f64 / SAMPLES);
         let errors: Vec<_> = match near {
             true => components.iter().map(|component| component.error_at(0.0)).collect(),
             false => vec![f64::INFINITY],
         };
         let parameters = linear::parameters(mixture, Vec::new(), &components, offset + linear::factor(mixture));
         let layout = Self::of(mixture, parameters.into(), components, errors);
-        let quadratic = layout.expandable().then(|| Quadratic::new(mixture, moments));
+        let quadratic = layout.expandable().then(|| Quadratic::new(precision, moments));
         Self { coefficients, quadratic, ..layout }
     }
 
@@ -197,7 +204,7 @@ impl TensorCoresLayout {
 
     pub fn write(&self, shapes: &Shapes, out: &mut [f32]) {
         let (rows, width) = (shapes.exponents.rows(), shapes.exponents.products());
-        let (coefficients, rest) = out.split_at_mut(rows * width);
+        let (coefficients, rest) = out.split_at_mut(shapes.parts().len() * rows * width);
         let (constants, weights) = rest.split_at_mut(3 * rows);
         let (scales, rest) = constants.split_at_mut(rows);
         let (seeds, of_exponents) = rest.split_at_mut(rows);
@@ -206,18 +213,26 @@ impl TensorCoresLayout {
             to.iter_mut().zip(&self.components).for_each(|(to, component)| *to = component.weight);
         }
         let m = products(self.parameters.n_features, self.full());
-        let rows = coefficients.par_chunks_exact_mut(width).zip(scales).zip(seeds).enumerate();
-        map_rows(rows, at_once(width / 2), |(c, ((row, scale), seed))| {
+        let component = |c: usize| self.components.get(c).copied().unwrap_or(Component::DEAD);
+        for (c, (scale, seed)) in scales.iter_mut().zip(seeds).enumerate() {
+            let alive = component(c).weight != 0.0;
+            *seed = component(c).seed;
+            *scale = if alive { 1.0 / (self.power(c) * PRODUCT_SCALE) } else { 0.0 };
+        }
+        let parts: Vec<_> = shapes.parts().collect();
+        map_rows(coefficients.par_chunks_exact_mut(width).enumerate(), at_once(width / 2), |(i, row)| {
+            let (c, features) = (i % rows, parts[i / rows].clone());
             row.fill(0.0);
-            let component = self.components.get(c).copied().unwrap_or(Component::DEAD);
-            (*scale, *seed) = (0.0, component.seed);
-            if component.weight == 0.0 {
+            if component(c).weight == 0.0 {
                 return;
             }
             let power = self.power(c);
-            let from = &self.coefficients[c * m..][..m];
-            row.iter_mut().zip(from.iter().copied().chain(self.of_observed(c))).for_each(|(to, v)| *to = v * power);
-            *scale = 1.0 / (power * PRODUCT_SCALE);
+            let (from, observed) = (&self.coefficients[c * m..][..m], self.of_observed(c));
+            let (from, observed) = match parts.len() {
+                1 => (from, &observed[..]),
+                _ => (&from[2 * features.start..2 * features.end], &observed[features]),
+            };
+            row.iter_mut().zip(from.iter().chain(observed)).for_each(|(to, v)| *to = v * power);
         });
     }
 

@@ -8,7 +8,6 @@ use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
 use crate::estep::linear::{of_full, of_tied};
-use crate::estep::moments::Quadratic;
 use crate::estep::whitened_wgmma::WHITENED_WGMMA;
 use crate::families::{self, candidates, families, total_on_tensor_cores};
 use crate::general::{self, GENERAL, General};
@@ -140,12 +139,12 @@ impl<'a> Float32<'a> {
         let family = self.requested(operation).and_then(Requested::family);
         if let Some(linear) = families::linear(&task, family, &self.data.gpu().limits)
             && let Some(moments) = self.estep.moments(&mut self.data)?
-            && let Some(of_terms) = of_tied(mixture, self.data.frame(), &moments)
+            && let Some((of_terms, quadratic)) = of_tied(mixture, self.data.frame(), &moments)
         {
             // Scores compute the quadratic terms with the matrix.
             let (matrices, quadratic) = match operation {
                 Operation::Scores => (self.parameters(mixture)?.matrices, 0.0),
-                _ => (of_terms.matrices, Quadratic::new(mixture, &moments).log2),
+                _ => (of_terms.matrices, quadratic.log2),
             };
             return Ok((linear, DeviceParameters { matrices, ..of_terms }, quadratic));
         }

@@ -13,7 +13,8 @@
 //! float64. A sum of that many products of one sign loses less than 64·2⁻²⁴ of itself.
 //!
 //! If values are missing (NaN), a third product of each feature says whether it is observed; these products follow all
-//! features and squares.
+//! features and squares. Then more features than a thread's registers have sums for are divided into parts, each with its
+//! products and its launch of every kernel: `warpgroup_exponents` adds to the exponents of the parts before.
 //!
 //! An operand in memory consists of *matrices* of (8, 8) float16 numbers, 128 bytes each. Products: (tiles, 2 parts,
 //! [`SAMPLES`] / 8, [`Shape::octets`]) matrices, one row per sample. Coefficients: (groups, steps, 2 parts, [`GROUP`] /
@@ -51,8 +52,10 @@ const REGISTERS_OF_KINDS: (u32, u32) = (232, 40);
 const _: () = assert!(2 * REGISTERS_OF_KINDS.0 + REGISTERS_OF_KINDS.1 == 3 * REGISTERS);
 /// Most features of a sample.
 pub const MAX_FEATURES: usize = 128;
-/// Most features of a sample with missing values.
+/// Most features of a part of a sample with missing values.
 pub const MAX_FEATURES_OBSERVED: usize = 2 * MAX_FEATURES / 3;
+/// Most parts of a sample with missing values.
+pub const MAX_PARTS: usize = 3;
 
 /// Bytes of a matrix of (8, 8) numbers.
 const MATRIX: usize = 128;
@@ -74,15 +77,15 @@ const THREAD_SUMS: usize = 128;
 
 const _: () = assert!(FINISH_SHARED_BYTES + 2 * 8 * (MOST_STEPS + STEPS_AHEAD) <= HEAD);
 
-/// The size of the problem.
+/// The size of the problem, or of one part of its features.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// D, at most [`MAX_FEATURES`].
+    /// The features, at most [`MAX_FEATURES`].
     pub d: u32,
     /// K.
     pub k: u32,
-    /// Whether values are missing; D is then at most [`MAX_FEATURES_OBSERVED`].
+    /// Whether values are missing; the features are then at most [`MAX_FEATURES_OBSERVED`].
     pub gaps: bool,
 }
 
@@ -197,7 +200,7 @@ pub struct CoefficientsArgs {
 pub struct ProductsArgs {
     /// The size of the problem.
     pub shape: Shape,
-    /// The samples.
+    /// The samples' features.
     pub columns: Columns,
     /// Receives the products as an operand ([`Shape::products_len`]); zeros behind N.
     pub products: *mut u32,
@@ -217,6 +220,10 @@ pub struct ExponentsArgs {
     pub coefficients: *const u32,
     /// Each row's factor of the sum, added constant, and wₖ: (3, rows). Behind K: zero, the lowest constant, zero.
     pub constants: *const f32,
+    /// Whether to add to the exponents of the parts before, instead of the constants.
+    pub later: u32,
+    /// Whether parts follow, which complete the exponents: then no normalisers and no total are computed.
+    pub partial: u32,
     /// Weight of each sample; null: all weights are one.
     pub sample_weights: *const f32,
     /// Receives the exponents, at [`Shape::exponent`]; has places for whole tiles.
@@ -243,8 +250,10 @@ pub struct WeighArgs {
     pub slices: u32,
     /// Whether to add to `sums` instead of replacing them.
     pub add: u32,
-    /// [`Shape::sums`] of each slice.
+    /// [`Shape::sums`] of each slice, `stride` numbers from one slice to the next.
     pub sums: *mut f64,
+    /// The sums of a slice, of all parts.
+    pub stride: u32,
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

@@ -6,6 +6,11 @@ use crate::math::{Float, LogProduct, LogSumExp};
 /// A thread's numbers: two samples by a quarter of the components.
 type GroupExponents = [f32; GROUP / 2];
 
+/// Two samples' exponents of two components, which this thread alone reads and writes.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Four([f32; 4]);
+
 /// The barriers for the steps of a tile's products.
 const PRODUCTS: Places<MOST_STEPS> = Places { bytes: FINISH_SHARED_BYTES, of_warp: 1 };
 /// The barriers for the steps of coefficients.
@@ -88,14 +93,28 @@ unsafe fn finish_group(
     let constants = args.constants.wrapping_add(first);
     let to = args.exponents.q.wrapping_add(args.shape.exponent(first, sample));
     let mut of_group = [LogSumExp::new(); 2];
+    if args.later == 0 {
+        counted!(for j in 0..GROUP / 8 {
+            // SAFETY: the caller guarantees it.
+            let (scale, seed) = unsafe { (load_f32x2(constants.add(8 * j)), load_f32x2(constants.add(rows + 8 * j))) };
+            counted!(for i in 0..4 {
+                q[4 * j + i] = fma(q[4 * j + i], scale[i % 2], seed[i % 2]);
+            });
+        });
+    } else {
+        counted!(for j in 0..GROUP / 8 {
+            // SAFETY: as above; this thread writes the exponents of the parts before, later.
+            let (scale, before) =
+                unsafe { (load_f32x2(constants.add(8 * j)), load(to.wrapping_add(8 * j * SAMPLES).cast::<Four>()).0) };
+            counted!(for i in 0..4 {
+                q[4 * j + i] = fma(q[4 * j + i], scale[i % 2], before[i]);
+            });
+        });
+    }
     counted!(for j in 0..GROUP / 8 {
-        // SAFETY: the caller guarantees it.
-        let (scale, seed) = unsafe { (load_f32x2(constants.add(8 * j)), load_f32x2(constants.add(rows + 8 * j))) };
         counted!(for i in 0..4 {
-            let (h, p) = (i / 2, i % 2);
-            let value = fma(q[4 * j + i], scale[p], seed[p]);
-            q[4 * j + i] = value;
-            of_group[h].max = max(of_group[h].max, value);
+            let sum = &mut of_group[i / 2];
+            sum.max = max(sum.max, q[4 * j + i]);
         });
         let four = [q[4 * j], q[4 * j + 1], q[4 * j + 2], q[4 * j + 3]];
         // SAFETY: the caller guarantees it.
@@ -156,7 +175,7 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
                 of_samples[h].merge(LogSumExp { max: max.shuffle_xor(distance), sum: sum.shuffle_xor(distance) });
                 distance *= 2;
             }
-            if lane.is_multiple_of(4) {
+            if lane.is_multiple_of(4) && args.partial == 0 {
                 let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
                 // SAFETY: as documented for the arguments.
                 unsafe { finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]) };
@@ -194,7 +213,9 @@ kernel! {
             }
         }
         barrier!();
-        // SAFETY: all threads end here, and the start of the shared memory is unused.
-        unsafe { args.output.finish(product) };
+        if args.partial == 0 {
+            // SAFETY: all threads end here, and the start of the shared memory is unused.
+            unsafe { args.output.finish(product) };
+        }
     }
 }

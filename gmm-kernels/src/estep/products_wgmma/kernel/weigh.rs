@@ -200,7 +200,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
             counts[i / 2][i % 2] = 0.0;
         });
     }
-    let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
+    let to = args.sums.wrapping_add(block_idx_y() as usize * args.stride as usize);
     let mut i = 0;
     while i < 4 {
         let (kind, c) = (i / 2, i % 2);

@@ -116,10 +116,10 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
 #[test]
 fn every_type_and_size() {
     // N, D, K; the last are too large for the fused kernels of float64.
-    for (i, (n, d, k)) in [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33), (50, 36, 2)]
-        .into_iter()
-        .enumerate()
-    {
+    let shapes = [(1, 1, 1), (130, 2, 3), (1100, 7, 2), (700, 8, 5), (200, 17, 2), (150, 3, 33), (50, 36, 2)];
+    // Edges of the tensor cores' tiles; more components than `posterior` has in registers.
+    let edges = [(140, 13, 6), (35, 16, 5), (70, 32, 1), (20, 3, 70)];
+    for (i, (n, d, k)) in shapes.into_iter().chain(edges).enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
         x.row_mut(n / 2).fill(FAR);

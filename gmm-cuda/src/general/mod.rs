@@ -328,7 +328,8 @@ impl<T: Element> General<T> {
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
         let products = match Products::new::<T>(&layout, &gpu.limits) {
-            Products::Tensor { .. } if layout.around_means => Products::Scalar,
+            // One panel leaves half of a large product empty.
+            Products::Tensor { .. } if layout.around_means || layout.d <= density::ROWS => Products::Scalar,
             products => products,
         };
         let registers = Some(products.density_registers::<T>(&layout));

@@ -68,6 +68,15 @@ fn shape_or_observed(full: bool, gaps: bool) -> &'static str {
     if gaps { "observed" } else { shape(full) }
 }
 
+/// The part of a kernel's name for its products of float64 on the tensor cores.
+fn wide(tall: bool, narrow: bool) -> &'static str {
+    match (tall, narrow) {
+        (false, _) => "wide",
+        (true, false) => "tall",
+        (true, true) => "tall_d16",
+    }
+}
+
 const BOTH: [bool; 2] = [false, true];
 const CAPACITIES: [usize; 2] = [8, 32];
 const STATES: [usize; 4] = [4, 8, 16, 32];
@@ -304,8 +313,10 @@ entries! {
         "density_{}_{}{}", shape_or_observed(full, gaps), if around_means { "around_means_" } else { "" }, T::SUFFIX;
         if !around_means || T::SUFFIX == f64::SUFFIX;
 
-    /// Exponents with triangles of many features, in float64.
-    fn wide_density<T>() -> density::DensityArgs<T> = "density_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
+    /// Exponents with triangles on the tensor cores, in float64. `tall`: by the products of compute capability 9.0;
+    /// `narrow`: of at most 16 features.
+    fn wide_density<T>(tall: bool in BOTH, narrow: bool in BOTH) -> density::DensityArgs<T> =
+        "density_{}_{}", wide(tall, narrow), T::SUFFIX; if T::SUFFIX == f64::SUFFIX && (tall || !narrow);
 
     /// Scores, labels and responsibilities from exponents.
     fn posterior<T>() -> posterior::PosteriorArgs<T> = "posterior_{}", T::SUFFIX;
@@ -314,9 +325,9 @@ entries! {
     fn accumulate<T>(full: bool in BOTH, gaps: bool in BOTH) -> accumulate::AccumulateArgs<T> =
         "accumulate_{}_{}", shape_or_observed(full, gaps), T::SUFFIX;
 
-    /// Sufficient statistics from responsibilities, with triangles of many features, in float64.
-    fn wide_accumulate<T>() -> accumulate::AccumulateArgs<T> =
-        "accumulate_wide_{}", T::SUFFIX; if T::SUFFIX == f64::SUFFIX;
+    /// Sufficient statistics from responsibilities, as for [`wide_density`].
+    fn wide_accumulate<T>(tall: bool in BOTH, narrow: bool in BOTH) -> accumulate::AccumulateArgs<T> =
+        "accumulate_{}_{}", wide(tall, narrow), T::SUFFIX; if T::SUFFIX == f64::SUFFIX && (tall || !narrow);
 
     /// The ends of a hidden Markov chain's chunks, of `k` states.
     fn chain_ends<T>(k: usize in STATES) -> ends::EndsArgs<T> = "chain_ends_k{:02}_{}", capacity(k), T::SUFFIX;

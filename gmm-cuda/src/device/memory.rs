@@ -142,6 +142,14 @@ pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()>
     Ok(())
 }
 
+/// As [`enlarge`]; the larger buffer holds zeros.
+pub fn enlarge_with_zeros<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
+    if buffer.len() < len {
+        *buffer = zeroed(len)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

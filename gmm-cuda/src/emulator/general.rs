@@ -82,7 +82,10 @@ fn check_of<T: Engine>(x: &Array2<f64>, weights: Option<&Array1<f64>>, mixture: 
 #[test]
 fn every_type_and_size() {
     // N, D, K; the last are too large for the fused kernels of float64.
-    for (i, (n, d, k)) in sizes("1x1x1 130x2x3 1100x7x2 700x8x5 200x17x2 150x3x33 50x36x2").enumerate() {
+    let shapes = sizes("1x1x1 130x2x3 1100x7x2 700x8x5 200x17x2 150x3x33 50x36x2");
+    // Edges of the tensor cores' tiles; more components than `posterior` has in registers.
+    let edges = sizes("140x13x6 35x16x5 70x32x1 20x3x70");
+    for (i, (n, d, k)) in shapes.chain(edges).enumerate() {
         let mut rng = ChaCha8Rng::seed_from_u64(i as u64);
         let mut x = Array2::from_shape_simple_fn((n, d), || 3.0 + rng.sample::<f64, _>(StandardNormal));
         x.row_mut(n / 2).fill(FAR);

@@ -10,8 +10,8 @@ use crate::device::samples::Columns;
 use gmm_core::error::Result;
 use gmm_core::precision::Precision;
 use gmm_kernels::data::QUAD;
-use gmm_kernels::general::accumulate::{self, AccumulateArgs};
-use gmm_kernels::general::density::{COMPONENTS, DensityArgs, TILE};
+use gmm_kernels::general::accumulate::{self, AccumulateArgs, NARROW, NEIGHBOURS, TALL, WIDE};
+use gmm_kernels::general::density::{COMPONENTS, DensityArgs, GROUPS, TILE};
 use gmm_kernels::general::posterior::{self, PosteriorArgs};
 use gmm_kernels::patterns::{ParametersOfQuads, SLICE};
 use gmm_kernels::simt::WARP;
@@ -55,16 +55,19 @@ pub struct Density<'a, T: Element> {
     pub stride: usize,
 }
 
-/// Returns the warps of `density` for each tile of samples: one for each triangle, or group of diagonals.
+/// Returns the warps of `density` for each tile of samples: one for each triangle, or for groups of diagonals.
 pub fn density_units(layout: &GeneralLayout) -> usize {
-    if layout.full { layout.k } else { layout.k.div_ceil(COMPONENTS) }
+    if layout.full { layout.k } else { layout.k.div_ceil(COMPONENTS * GROUPS) }
 }
 
 impl<T: Element> Density<'_, T> {
-    pub fn grid(&self) -> Grid {
-        let warps = self.columns.n().div_ceil(TILE) * density_units(&self.layout);
-        let blocks = warps.div_ceil((SMALL_BLOCK / WARP) as usize);
-        Grid::new(blocks as u32, SMALL_BLOCK, 0)
+    /// Returns the grid: blocks take neighbouring tasks, as many blocks as run at once.
+    pub fn grid(&self, products: Products, limits: &Limits) -> Grid {
+        let at_once = if products == Products::Scalar { (SMALL_BLOCK / WARP) as usize } else { 1 };
+        let registers = products.density_registers::<T>(&self.layout);
+        let resident = limits.multiprocessors * limits.resident_blocks(registers, SMALL_BLOCK, 0);
+        let tasks = self.columns.n().div_ceil(TILE) * density_units(&self.layout);
+        Grid::new(resident.min(tasks.div_ceil(at_once) as u32), SMALL_BLOCK, 0)
     }
 }
 
@@ -112,6 +115,9 @@ pub struct Posterior<'a, T: Element> {
     pub totals: Numbers<'a, f64>,
 }
 
+/// The limit of registers of `posterior`, so that a multiprocessor holds three blocks in float64.
+pub const POSTERIOR_REGISTERS: u32 = 96;
+
 /// Returns the samples, of K components, that a block of `posterior` takes at a time.
 pub fn posterior_samples(k: usize) -> usize {
     (BLOCK / posterior::parts(k)) as usize
@@ -149,6 +155,7 @@ launch!([T], Posterior<'_, T>, PosteriorArgs<T>, "posterior", |launch, grid, wha
 pub struct Accumulate<'a, T: Element> {
     pub columns: Columns<'a, T>,
     pub layout: GeneralLayout,
+    pub products: Products,
     pub parameters: Numbers<'a, T>,
     /// (K, stride)
     pub responsibilities: Numbers<'a, T>,
@@ -173,26 +180,50 @@ pub struct SliceTable<'a> {
     pub of: usize,
 }
 
-/// Returns whether triangles are so wide that the tensor cores multiply them.
-pub fn is_wide<T: Element>(full: bool, d: usize) -> bool {
-    full && d >= accumulate::WIDE && T::PRECISION == Precision::Float64
+/// The unit that multiplies triangles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Products {
+    /// The scalar units; they also multiply diagonals.
+    Scalar,
+    /// The tensor cores in float64; `tall` with the products of compute capability 9.0, `narrow` up to [`NARROW`]
+    /// features.
+    Tensor { tall: bool, narrow: bool },
 }
 
-/// The limit of registers of `density` for wide triangles, so that a multiprocessor holds three blocks.
-pub const WIDE_DENSITY_REGISTERS: u32 = 168;
+impl Products {
+    pub fn new<T: Element>(layout: &GeneralLayout, limits: &Limits) -> Self {
+        let (d, tall) = (layout.d, limits.warpgroups);
+        if !layout.full || T::PRECISION != Precision::Float64 || d < if tall { TALL } else { WIDE } {
+            return Self::Scalar;
+        }
+        Self::Tensor { tall, narrow: tall && d <= NARROW }
+    }
 
-/// Returns the warps of `accumulate` for each slice of the samples.
-fn accumulate_tasks<T: Element>(layout: &GeneralLayout) -> usize {
-    accumulate::tasks(layout.k, layout.d, layout.full, is_wide::<T>(layout.full, layout.d))
-}
+    /// Returns the warps of `accumulate` for each slice of the samples.
+    fn tasks(self, &GeneralLayout { k, d, full, .. }: &GeneralLayout) -> usize {
+        match self {
+            Self::Scalar => accumulate::units(k, d, full),
+            Self::Tensor { narrow: true, .. } => k.div_ceil(NEIGHBOURS),
+            Self::Tensor { narrow: false, .. } => k * accumulate::squares(d, accumulate::BLOCK),
+        }
+    }
 
-/// Returns the limit of registers of `accumulate`, which leaves its sums in registers.
-pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
-    match T::PRECISION {
-        Precision::Float32 if layout.full => 168,
-        Precision::Float32 => 128,
-        Precision::Float64 if is_wide::<T>(layout.full, layout.d) || !(layout.full || layout.gaps) => 168,
-        Precision::Float64 => 255,
+    /// Returns the limit of registers of `density`.
+    pub fn density_registers<T: Element>(self, layout: &GeneralLayout) -> u32 {
+        match self {
+            Self::Tensor { narrow: false, .. } => 255,
+            Self::Scalar if layout.full || T::PRECISION == Precision::Float32 => 128,
+            _ => 168,
+        }
+    }
+
+    /// Returns the limit of registers of `accumulate`, which leaves its sums in registers.
+    pub fn accumulate_registers<T: Element>(layout: &GeneralLayout) -> u32 {
+        match T::PRECISION {
+            Precision::Float32 if layout.full => 168,
+            Precision::Float32 => 128,
+            Precision::Float64 => 255,
+        }
     }
 }
 
@@ -201,9 +232,10 @@ const MOST_WAVES: usize = 4;
 
 /// Returns the slices, at most `most`, with which the warps of `accumulate`, equally long, finish soonest in waves.
 pub fn accumulate_slices<T: Element>(layout: &GeneralLayout, limits: &Limits, most: usize) -> usize {
-    let tasks = accumulate_tasks::<T>(layout);
-    let blocks = limits.multiprocessors * limits.resident_blocks(accumulate_registers::<T>(layout), SMALL_BLOCK, 0);
-    slices_in_waves(tasks, (blocks * (SMALL_BLOCK / WARP)) as usize, most)
+    let products = Products::new::<T>(layout, limits);
+    let registers = Products::accumulate_registers::<T>(layout);
+    let blocks = limits.multiprocessors * limits.resident_blocks(registers, SMALL_BLOCK, 0);
+    slices_in_waves(products.tasks(layout), (blocks * (SMALL_BLOCK / WARP)) as usize, most)
 }
 
 /// Returns the slices, at most `most`, with which equally long tasks of each, of which some are resident at a time,
@@ -216,7 +248,7 @@ pub fn slices_in_waves(tasks: usize, resident: usize, most: usize) -> usize {
 
 impl<T: Element> Accumulate<'_, T> {
     pub fn grid(&self) -> Grid {
-        let tasks = accumulate_tasks::<T>(&self.layout) * self.slices;
+        let tasks = self.products.tasks(&self.layout) * self.slices;
         Grid::new(tasks.div_ceil((SMALL_BLOCK / WARP) as usize) as u32, SMALL_BLOCK, 0)
     }
 }

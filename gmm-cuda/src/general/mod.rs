@@ -7,7 +7,7 @@ pub(super) mod results;
 
 use super::device::gpu::{Gpu, Limits};
 use super::device::kernel::Kernel;
-use super::device::memory::{Numbers, allocate, enlarge, zeroed};
+use super::device::memory::{Numbers, allocate, enlarge, enlarge_with_zeros};
 use super::device::place::Element;
 use super::device::samples::{Chunk, Columns, DeviceSamples};
 use super::device::stream::{Running, Stream, finite, seconds};
@@ -30,15 +30,16 @@ use gmm_core::statistics::{CentredSums, Statistics};
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 use gmm_kernels::general::accumulate::{self, AccumulateArgs};
-use gmm_kernels::general::density::{self, DensityArgs};
-use launches::{Accumulate, BLOCK, Density};
+use gmm_kernels::general::density;
+use launches::{Accumulate, BLOCK, Density, Products};
 use layout::GeneralLayout;
 use ndarray::{Array1, Array2};
 use results::{Goal, Piece, Results, Shape};
 use std::f64::consts::LN_2;
 
-/// The most qₖ, and features' values, of a piece, so that both fit into the L2 cache, unless the device would idle.
-const PIECE_NUMBERS: usize = 1 << 22;
+/// The most qₖ, and features' values, of a piece, unless the device would idle: more than the L2 cache holds, because
+/// the starts and ends of launches take longer than the memory.
+const PIECE_NUMBERS: usize = 1 << 23;
 /// Least samples of a piece, and of one with more qₖ than [`MOST_NUMBERS`].
 const MIN_PIECE: usize = 16 * STRIDE;
 const MIN_LARGE_PIECE: usize = 4 * STRIDE;
@@ -90,18 +91,13 @@ pub(super) fn posterior_blocks(n: usize, k: usize, multiprocessors: u32) -> u32 
 }
 
 pub(super) fn accumulate_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<AccumulateArgs<T>>> {
-    let registers = Some(launches::accumulate_registers::<T>(layout));
-    match launches::is_wide::<T>(layout.full, layout.d) {
-        true => gpu.kernel(&entries::wide_accumulate(), registers),
-        false => gpu.kernel(&entries::accumulate(layout.full, layout.gaps), registers),
-    }
-}
-
-fn density_kernel<T: Element>(gpu: &Gpu, layout: &GeneralLayout) -> Result<Kernel<DensityArgs<T>>> {
-    match launches::is_wide::<T>(layout.full, layout.d) && !layout.around_means {
-        true => gpu.kernel(&entries::wide_density(), Some(launches::WIDE_DENSITY_REGISTERS)),
-        false => gpu.kernel(&entries::density(layout.full, layout.gaps, layout.around_means), None),
-    }
+    let products = Products::new::<T>(layout, &gpu.limits);
+    let registers = Some(Products::accumulate_registers::<T>(layout));
+    let entry = match products {
+        Products::Tensor { tall, narrow } => entries::wide_accumulate(tall, narrow),
+        Products::Scalar => entries::accumulate(layout.full, layout.gaps),
+    };
+    gpu.kernel(&entry, registers)
 }
 
 struct Ready<'a, T> {
@@ -288,13 +284,11 @@ impl<T: Element> General<T> {
         self.results.prepare(shape, goal)?;
         if let Goal::Sums(_) = goal {
             let values = accumulate::values(k, d, full);
-            enlarge(&mut self.partials, values * slices)?;
+            enlarge_with_zeros(&mut self.partials, values * slices)?;
             enlarge(&mut self.sums, values)?;
         }
-        if self.q.len() < k * piece {
-            // The kernels read numbers behind the last sample, and do not use them.
-            self.q = zeroed(k * piece)?;
-        }
+        // The kernels read numbers behind the last sample, and do not use them.
+        enlarge_with_zeros(&mut self.q, k * piece)?;
         self.write(data, ready)?;
         Ok(shape)
     }
@@ -333,7 +327,19 @@ impl<T: Element> General<T> {
         let Piece { gpu, stream, columns, layout, shape, .. } = piece;
         let (parameters, q) = (self.parameters.device(), Numbers::of(&self.q));
         let launch = Density { columns, layout, parameters, of_quads: None, q, stride: shape.piece };
-        Ok(stream.launch(density_kernel(gpu, &layout)?, launch.grid(), launch)?.borrowed())
+        let products = match Products::new::<T>(&layout, &gpu.limits) {
+            // One panel leaves half of a large product empty.
+            Products::Tensor { .. } if layout.around_means || layout.d <= density::ROWS => Products::Scalar,
+            products => products,
+        };
+        let registers = Some(products.density_registers::<T>(&layout));
+        let entry = match products {
+            Products::Tensor { tall, narrow } => entries::wide_density(tall, narrow),
+            Products::Scalar => entries::density(layout.full, layout.gaps, layout.around_means),
+        };
+        let kernel = gpu.kernel(&entry, registers)?;
+        let grid = launch.grid(products, &gpu.limits);
+        Ok(stream.launch(kernel, grid, launch)?.borrowed())
     }
 
     fn accumulate<'a>(&'a self, piece: Piece<'a, T>) -> Result<Running<'a, ()>> {
@@ -341,6 +347,7 @@ impl<T: Element> General<T> {
         let launch = Accumulate {
             columns,
             layout,
+            products: Products::new::<T>(&layout, &gpu.limits),
             parameters: self.parameters.device(),
             responsibilities: Numbers::of(&self.q),
             stride: shape.piece,

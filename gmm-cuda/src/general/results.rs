@@ -1,5 +1,5 @@
 //! The results of passes over the samples by the kernel `posterior`.
-use super::launches::Posterior;
+use super::launches::{POSTERIOR_REGISTERS, Posterior};
 use super::layout::GeneralLayout;
 use crate::device::gpu::Gpu;
 use crate::device::memory::{Numbers, allocate, enlarge};
@@ -94,7 +94,7 @@ impl Results {
             labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&self.labels)),
             totals: Numbers::of(&self.totals),
         };
-        let kernel = gpu.kernel(&entries::posterior(), None)?;
+        let kernel = gpu.kernel(&entries::posterior(), Some(POSTERIOR_REGISTERS))?;
         let running = stream.launch(kernel, launch.grid(shape.posterior_blocks), launch)?.borrowed();
         match goal {
             Goal::Scores(all) => {

@@ -10,8 +10,9 @@
 //! samples; a lane takes every 32nd sample. After [`FLUSH`] samples per lane, the lanes' sums are added up and continue
 //! in float64. Neighbouring warps share samples, so that these come from the first-level cache.
 //!
-//! `accumulate_wide_f64`: the same for triangles of [`WIDE`] features or more by products of the tensor cores. A warp
-//! takes [`BLOCK`]² tiles and all of a slice's samples.
+//! `accumulate_wide_f64`, `accumulate_tall_f64`, `accumulate_tall_d16_f64`: the same for triangles by products of the
+//! tensor cores, as in [`density`](crate::general::density). A warp takes [`BLOCK`]² tiles, or those of [`NEIGHBOURS`]
+//! components, and all of a slice's samples. The sums with the number one are made on the float64 units.
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory. Then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] sets.
@@ -71,20 +72,25 @@ pub const fn tiles(d: usize, full: bool) -> usize {
     }
 }
 
-/// Tiles along a side of the square that a warp of `accumulate_wide_f64` takes.
-pub const BLOCK: usize = 3;
+/// Tiles along a side of the square that a warp of `accumulate_wide_f64` and `accumulate_tall_f64` takes.
+pub const BLOCK: usize = 4;
+
+/// Most features of `accumulate_tall_d16_f64`.
+pub const NARROW: usize = 16;
+
+/// Components of a warp of `accumulate_tall_d16_f64`.
+pub const NEIGHBOURS: usize = 4;
 
 /// From this number of features on, `accumulate_wide_f64` is faster than `accumulate_full_f64`.
 pub const WIDE: usize = 24;
 
-/// Warps for each slice of the samples; `wide`: in `accumulate_wide_f64`.
-pub const fn tasks(k: usize, d: usize, full: bool, wide: bool) -> usize {
-    if wide {
-        let side = (d + 1).div_ceil(FEATURES).div_ceil(BLOCK);
-        k * (side * (side + 1) / 2)
-    } else {
-        units(k, d, full)
-    }
+/// As [`WIDE`], of `accumulate_tall_f64`.
+pub const TALL: usize = 5;
+
+/// Squares of `side`² tiles that hold a triangle of D features.
+pub const fn squares(d: usize, side: usize) -> usize {
+    let squares = d.div_ceil(FEATURES).div_ceil(side);
+    squares * (squares + 1) / 2
 }
 
 /// Tiles of all components: (K, [`tiles`]), or (groups of [`SIDE`] components, [`tiles`]).

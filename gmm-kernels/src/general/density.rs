@@ -1,9 +1,9 @@
 //! `density_diag_f32`, `density_full_f32`, `density_diag_f64`, `density_full_f64`: qₖ = seedₖ − |Aₖ·x + bₖ|² of every
 //! sample and component, for any K and D; A is a diagonal or a lower triangle.
 //!
-//! A lane takes four neighbouring samples. A warp takes 128 samples and either one component with a triangle, [`ROWS`]
-//! rows of A at a time, or [`COMPONENTS`] components with diagonals. Neighbouring warps share samples, so that these
-//! come from the first-level cache.
+//! A lane takes four samples. A warp takes 128 samples and either one component with a triangle, [`ROWS`]
+//! rows of A at a time, or [`GROUPS`] groups of [`COMPONENTS`] with diagonals. A block goes through neighbouring tasks, which
+//! share samples, so that these come from the first-level cache.
 //!
 //! `density_observed_f32`, `density_observed_f64`: the same with diagonals for samples with missing values (NaN). Only
 //! the observed features of a sample count: qₖ = seedₖ − Σⱼ ((aₖⱼ·xⱼ + bₖⱼ)² + cₖⱼ), where j runs over the observed
@@ -14,7 +14,8 @@
 //! samples' zero a component is. An exponent may be −∞.
 //!
 //! `density_wide_f64`: as `density_full_f64`, by products of the tensor cores, for samples that all have the same
-//! parameters.
+//! parameters. `density_tall_f64` and, for up to 16 features, `density_tall_d16_f64`: the same by larger products, which
+//! compute capability 9.0 has, where they are faster (33·10¹² multiply-adds a second; the float64 units make 15·10¹²).
 //!
 //! * Launch: any one-dimensional grid, block of whole warps; no shared memory.
 //! * Necessary work for each sample and component: D·(D + 3)/2 multiply-adds (a triangle, rounded up to whole panels of
@@ -28,8 +29,10 @@ pub const QUAD: usize = 4;
 pub const TILE: usize = QUAD * WARP as usize;
 /// Rows of a panel of A.
 pub const ROWS: usize = 8;
-/// Diagonals that a warp takes side by side.
+/// Diagonals of a group.
 pub const COMPONENTS: usize = 4;
+/// Groups that a warp takes side by side.
+pub const GROUPS: usize = 2;
 
 /// Arguments of the kernels.
 #[repr(C)]
@@ -67,15 +70,10 @@ pub const fn numbers(gaps: bool) -> usize {
     if gaps { 3 } else { 2 }
 }
 
-/// Numbers of a triangle of D rows in panels.
+/// Numbers of a triangle of D rows in panels, the last of which is padded to a multiple of [`ROWS`] columns.
 pub const fn triangle(d: usize) -> usize {
-    let mut numbers = 0;
-    let mut row = 0;
-    while row < d {
-        numbers += ROWS * columns(row, d);
-        row += ROWS;
-    }
-    numbers
+    let panels = d.div_ceil(ROWS);
+    ROWS * ROWS * (panels * (panels + 1) / 2)
 }
 
 /// Columns of the panel that begins at `row`.

@@ -2,14 +2,14 @@
 //! their sum over the samples, the most probable component, and the responsibilities.
 //!
 //! A lane takes a sample and goes through components, first for the largest qₖ, then for the sum with the largest
-//! subtracted. With many components, [`parts`] warps share 32 samples: each goes through a part of the components, and
-//! they exchange results through shared memory. The logarithm is computed in float64: the error of a float32 logarithm
+//! subtracted. With many components, [`parts`] warps share 32 samples: each goes through a part of the components, of
+//! which the first stay in registers, and they exchange results through shared memory. The logarithm is computed in float64: the error of a float32 logarithm
 //! is about the same for each sample, and adds up.
 //!
 //! * Launch: any one-dimensional grid; block of a power of two of warps, [`MOST_PARTS`] or more; shared memory
 //!   [`shared_bytes`]. Then [`reduce_sets`](crate::reduce::sets) over one set.
-//! * Necessary work for each sample and component: an exponential; read q twice, and write and read it once more for
-//!   responsibilities. The later reads come from the first-level cache if it holds the q of a block's samples.
+//! * Necessary work for each sample and component: an exponential; read q, and write it for responsibilities. From the
+//!   65th component on q is read twice, and written and read once more.
 use crate::patterns::ParametersOfQuads;
 use crate::reduce::FINISH_SHARED_BYTES;
 

@@ -36,25 +36,43 @@ pub trait Float:
     /// # Safety
     /// `p` is aligned and readable.
     unsafe fn load(p: *const Self) -> Self;
-    /// Reads four numbers in global memory that no thread writes during the launch, in 16-byte reads.
+    /// Neighbouring numbers in 16 bytes.
+    const NEIGHBOURS: usize;
+    /// Reads four numbers in global memory that no thread writes during the launch, in 16-byte reads: in float64 two
+    /// from `p` on and two from `distance` numbers behind it on.
+    ///
+    /// # Safety
+    /// Both places are aligned to 16 bytes and readable for these numbers.
+    unsafe fn load_apart(p: *const Self, distance: usize) -> [Self; 4];
+    /// Writes four numbers in the places of [`Self::load_apart`].
+    ///
+    /// # Safety
+    /// Both places are aligned to 16 bytes and writable for these numbers.
+    unsafe fn store_apart(p: *mut Self, distance: usize, v: [Self; 4]);
+    /// Reads four neighbouring numbers in global memory that no thread writes during the launch, in 16-byte reads.
     ///
     /// # Safety
     /// `p` is aligned to 16 bytes and readable for four numbers.
-    unsafe fn load4(p: *const Self) -> [Self; 4];
-    /// Writes four numbers in 16-byte writes.
+    #[inline(always)]
+    unsafe fn load4(p: *const Self) -> [Self; 4] {
+        // SAFETY: the caller guarantees it.
+        unsafe { Self::load_apart(p, Self::NEIGHBOURS) }
+    }
+    /// Writes four neighbouring numbers in 16-byte writes.
     ///
     /// # Safety
     /// `p` is aligned to 16 bytes and writable for four numbers.
     #[inline(always)]
     unsafe fn store4(p: *mut Self, v: [Self; 4]) {
-        /// The alignment lets the compiler write 16 bytes at once.
-        #[repr(C, align(16))]
-        #[derive(Clone, Copy)]
-        struct Quad<T>([T; 4]);
         // SAFETY: the caller guarantees it.
-        unsafe { store(p.cast(), Quad(v)) };
+        unsafe { Self::store_apart(p, Self::NEIGHBOURS, v) };
     }
 }
+
+/// Numbers that the compiler may write at once, because of their alignment.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Together<T, const N: usize>([T; N]);
 
 impl Float for f32 {
     const ZERO: Self = 0.0;
@@ -89,10 +107,16 @@ impl Float for f32 {
         // SAFETY: the caller guarantees it.
         f32::from_bits(unsafe { load_u32(p.cast()) })
     }
+    const NEIGHBOURS: usize = 4;
     #[inline(always)]
-    unsafe fn load4(p: *const Self) -> [Self; 4] {
+    unsafe fn load_apart(p: *const Self, _: usize) -> [Self; 4] {
         // SAFETY: the caller guarantees it.
         unsafe { load_f32x4(p) }
+    }
+    #[inline(always)]
+    unsafe fn store_apart(p: *mut Self, _: usize, v: [Self; 4]) {
+        // SAFETY: the caller guarantees it.
+        unsafe { store(p.cast(), Together(v)) };
     }
 }
 
@@ -132,10 +156,19 @@ impl Float for f64 {
         // SAFETY: the caller guarantees it.
         f64::from_bits(unsafe { load_u64(p.cast()) })
     }
+    const NEIGHBOURS: usize = 2;
     #[inline(always)]
-    unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller guarantees it for 32 bytes; the second half is aligned like the first.
-        let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(2))) };
+    unsafe fn load_apart(p: *const Self, distance: usize) -> [Self; 4] {
+        // SAFETY: the caller guarantees it.
+        let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(distance))) };
         [a, b, c, d]
+    }
+    #[inline(always)]
+    unsafe fn store_apart(p: *mut Self, distance: usize, [a, b, c, d]: [Self; 4]) {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            store(p.cast(), Together([a, b]));
+            store(p.add(distance).cast(), Together([c, d]));
+        }
     }
 }

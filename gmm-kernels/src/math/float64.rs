@@ -19,10 +19,12 @@ const EXP2: [f64; 11] = [
     4.039635875284571e-10,
 ];
 
-/// 2^x for x < 1023, within 1 unit in the last place; 0 below the normal numbers (x < −1022).
+/// 2^x for x < 1023, within 1 unit in the last place, without a branch; 0 below the normal numbers (x < −1022).
 #[inline(always)]
 pub fn exp2(x: f64) -> f64 {
-    if x < -1022.0 { 0.0 } else { exp2_normal(x) }
+    const LEAST: f64 = -1022.0;
+    let y = exp2_normal(if x < LEAST { LEAST } else { x });
+    if x < LEAST { 0.0 } else { y }
 }
 
 /// 2^x for −1022 ≤ x < 1023, within 1 unit in the last place, without a branch.

@@ -7,7 +7,7 @@ mod log_sum_exp;
 mod weights;
 
 pub use float::Float;
-pub use lanes::{ROWS_OF_TILE, butterfly, join_over, sum_over};
+pub use lanes::{ROWS_OF_TILE, butterfly, divided_sums, join_over, multiply64, sum_over};
 pub use log_product::{LogProduct, LogProduct64, warp_sum};
 pub use log_sum_exp::LogSumExp;
 pub use weights::{REACH, ROOT_HALF_LOG2_E, weight_and_seed};

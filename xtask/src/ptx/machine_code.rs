@@ -53,12 +53,18 @@ fn registers(name: &str) -> Vec<Option<u32>> {
         vec![Some(if ends(&["_k08", "_k16"]) { 128 } else { 255 })]
     } else if starts(&["warpgroup_whiten"]) {
         vec![Some(if ends(&["_d32", "_d64"]) { 128 } else { 168 })]
-    } else if name == "density_wide_f64" {
-        vec![Some(168)]
+    } else if starts(&["density"]) {
+        vec![Some(match () {
+            () if name == "density_wide_f64" || name == "density_tall_f64" => 255,
+            () if starts(&["density_full"]) || ends(&["f32"]) => 128,
+            () => 168,
+        })]
+    } else if starts(&["posterior"]) {
+        vec![Some(96)]
     } else if starts(&["accumulate"]) {
         vec![Some(match name {
             "accumulate_diag_f32" | "accumulate_observed_f32" => 128,
-            "accumulate_full_f32" | "accumulate_diag_f64" | "accumulate_wide_f64" => 168,
+            "accumulate_full_f32" => 168,
             _ => 255,
         })]
     } else if starts(&["exponents", "weigh_", "marginals"]) || name == "outer" {

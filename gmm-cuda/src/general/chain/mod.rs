@@ -9,7 +9,7 @@ use super::layout::GeneralLayout;
 use super::results::{Piece, Shape};
 use super::{General, Ready, posterior_blocks};
 use crate::device::layout::stride;
-use crate::device::memory::{Numbers, enlarge, sections, zeroed};
+use crate::device::memory::{Numbers, enlarge, enlarge_with_zeros, sections, zeroed};
 use crate::device::mismatch;
 use crate::device::place::Element;
 use crate::device::samples::{Chunk, DeviceSamples};
@@ -247,11 +247,9 @@ impl<T: Element> General<T> {
         let (piece, limits) = (stride(data.n()), &data.gpu().limits);
         let slices = super::launches::accumulate_slices::<T>(&ready.layout, limits, piece.div_ceil(super::MIN_SLICE));
         let values = accumulate::values(k, d, full);
-        enlarge(&mut self.partials, values * slices)?;
+        enlarge_with_zeros(&mut self.partials, values * slices)?;
         enlarge(&mut self.sums, values)?;
-        if self.q.len() < k * piece {
-            self.q = zeroed(k * piece)?;
-        }
+        enlarge_with_zeros(&mut self.q, k * piece)?;
         self.write(data, ready)?;
         Ok(Shape { piece, posterior_blocks: posterior_blocks(piece, k, limits.multiprocessors), slices })
     }

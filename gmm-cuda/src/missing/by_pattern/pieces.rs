@@ -5,7 +5,7 @@ use crate::device::memory::Numbers;
 use crate::device::place::Element;
 use crate::device::stream::Running;
 use crate::general::accumulate_kernel;
-use crate::general::launches::{Accumulate, Density, OfQuads, Posterior, SliceTable};
+use crate::general::launches::{Accumulate, Density, OfQuads, POSTERIOR_REGISTERS, Posterior, Products, SliceTable};
 use crate::likelihood::{ReduceSets, Totals};
 use gmm_core::error::Result;
 use gmm_core::interrupt::Interrupt;
@@ -47,8 +47,10 @@ impl<T: Element> ByPattern<'_, T> {
             let of_quads =
                 Some(OfQuads { patterns: quads, first: patterns.start, count: patterns.len(), stride: shape.stride });
             let density = Density { columns, layout, parameters, of_quads, q, stride };
-            let kernel = gpu.kernel(&entries::density(true, false, false), None)?;
-            running = running.followed_by(stream.launch(kernel, density.grid(), density)?.borrowed());
+            let registers = Products::Scalar.density_registers::<T>(&layout);
+            let kernel = gpu.kernel(&entries::density(true, false, false), Some(registers))?;
+            running = running
+                .followed_by(stream.launch(kernel, density.grid(Products::Scalar, &gpu.limits), density)?.borrowed());
             let posterior = Posterior {
                 columns,
                 layout,
@@ -64,7 +66,7 @@ impl<T: Element> ByPattern<'_, T> {
                 labels: matches!(goal, Goal::Labels(_)).then(|| Numbers::of(&memory.labels)),
                 totals: Numbers::of(&memory.blocks),
             };
-            let kernel = gpu.kernel(&entries::posterior(), None)?;
+            let kernel = gpu.kernel(&entries::posterior(), Some(POSTERIOR_REGISTERS))?;
             let blocks = posterior.grid(memory.blocks.len() as u32);
             running = running.followed_by(stream.launch(kernel, blocks, posterior)?.borrowed());
             if let Goal::Sums(_) = goal {
@@ -77,6 +79,7 @@ impl<T: Element> ByPattern<'_, T> {
                 let accumulate = Accumulate {
                     columns,
                     layout,
+                    products: Products::new::<T>(&layout, &gpu.limits),
                     parameters,
                     responsibilities: q,
                     stride,

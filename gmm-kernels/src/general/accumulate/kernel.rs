@@ -1,30 +1,10 @@
 mod wide;
 
 use super::*;
-use crate::math::{Float, smaller};
+use crate::math::{Float, divided_sums, smaller};
 use crate::patterns::SLICE;
 use crate::simt::*;
 use core::num::NonZeroU32;
-
-/// Sums each number over the lanes; lane l gets the l-th pair of the sums. All lanes take part.
-#[inline(always)]
-fn sum_over_lanes<T: Float>(mut v: [T; NUMBERS]) -> [T; 2] {
-    let lane = thread_idx() % WARP;
-    let mut by = WARP / 2;
-    let mut half = NUMBERS / 2;
-    while by > 0 {
-        let upper = lane & by != 0;
-        counted!(for i in 0..half {
-            // Both are read before one is chosen: a choice between places would keep the array in memory.
-            let (low, high) = (v[i], v[half + i]);
-            let (keep, give) = if upper { (high, low) } else { (low, high) };
-            v[i] = keep + give.shuffle_xor(by);
-        });
-        by /= 2;
-        half /= 2;
-    }
-    [v[0], v[1]]
-}
 
 #[derive(Clone, Copy)]
 struct Slice {
@@ -111,13 +91,13 @@ impl<'a, T: Float> Task<'a, T> {
         centres
     }
 
-    /// Sample `i`'s features from `first` on, with zeros behind the last.
+    /// Sample `i`'s features from `first` on, with zeros behind the last; behind the slice's last, that one's.
     #[inline(always)]
     unsafe fn features<const N: usize>(self, i: usize, first: usize) -> [T; N] {
-        let mut x = [T::ZERO; N];
+        let (mut x, i) = ([T::ZERO; N], smaller(i, self.end as usize - 1));
         counted!(for f in 0..N {
             if first + f < self.args.d as usize {
-                // SAFETY: the sample, or its padding.
+                // SAFETY: a feature of a sample.
                 x[f] = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
             }
         });
@@ -138,13 +118,21 @@ impl<'a, T: Float> Task<'a, T> {
 
 /// Adds samples to a tile of sums.
 trait Tile<T: Float> {
+    /// A lane's numbers of a sample.
+    type Sample: Copy;
+    /// The numbers of no sample.
+    const NOTHING: Self::Sample;
+
     /// Reads the centres of the task's features.
     /// Safety: the task's component exists.
     unsafe fn new(task: Task<'_, T>) -> Self;
 
-    /// Adds sample `i`.
-    /// Safety: `i` is the index of a sample, or of padding behind the last.
-    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]);
+    /// Reads sample `i`; behind the slice's last, numbers that do not count.
+    /// Safety: the slice has a sample.
+    unsafe fn read(task: Task<'_, T>, i: usize) -> Self::Sample;
+
+    /// Adds a sample.
+    fn add(&self, sample: Self::Sample, sums: &mut [T; NUMBERS]);
 }
 
 /// A tile of one component's triangle: the centres of the rows' and of the columns' features.
@@ -154,6 +142,9 @@ struct Triangle<T> {
 }
 
 impl<T: Float> Tile<T> for Triangle<T> {
+    type Sample = (T, [T; FEATURES], [T; FEATURES]);
+    const NOTHING: Self::Sample = (T::ZERO, [T::ZERO; FEATURES], [T::ZERO; FEATURES]);
+
     #[inline(always)]
     unsafe fn new(task: Task<'_, T>) -> Self {
         // With −1 as the centre behind the last feature, u = x − c is one there. SAFETY: the caller guarantees it.
@@ -166,11 +157,13 @@ impl<T: Float> Tile<T> for Triangle<T> {
     }
 
     #[inline(always)]
-    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]) {
+    unsafe fn read(task: Task<'_, T>, i: usize) -> Self::Sample {
         // SAFETY: the caller guarantees it.
-        let (r, mut u, mut w): (T, [T; FEATURES], [T; FEATURES]) = unsafe {
-            (task.responsibility(task.component, i), task.features(i, task.rows), task.features(i, task.columns))
-        };
+        unsafe { (task.responsibility(task.component, i), task.features(i, task.rows), task.features(i, task.columns)) }
+    }
+
+    #[inline(always)]
+    fn add(&self, (r, mut u, mut w): Self::Sample, sums: &mut [T; NUMBERS]) {
         counted!(for f in 0..FEATURES {
             u[f] = r * (u[f] - self.rows[f]);
             w[f] = w[f] - self.columns[f];
@@ -189,6 +182,10 @@ struct Diagonals<T, const GAPS: bool> {
 }
 
 impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
+    /// Features, and the components' responsibilities.
+    type Sample = ([T; SIDE], [T; SIDE]);
+    const NOTHING: Self::Sample = ([T::ZERO; SIDE], [T::ZERO; SIDE]);
+
     #[inline(always)]
     unsafe fn new(task: Task<'_, T>) -> Self {
         let mut centres = [[T::ZERO; SIDE]; SIDE];
@@ -200,9 +197,18 @@ impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
     }
 
     #[inline(always)]
-    unsafe fn add(&self, task: Task<'_, T>, i: usize, sums: &mut [T; NUMBERS]) {
-        // SAFETY: the caller guarantees it.
-        let mut x: [T; SIDE] = unsafe { task.features(i, task.rows) };
+    unsafe fn read(task: Task<'_, T>, i: usize) -> Self::Sample {
+        let mut r = [T::ZERO; SIDE];
+        counted!(for c in 0..SIDE {
+            // SAFETY: the caller guarantees it.
+            r[c] = unsafe { task.responsibility(task.component + c, i) };
+        });
+        // SAFETY: as above.
+        (unsafe { task.features(i, task.rows) }, r)
+    }
+
+    #[inline(always)]
+    fn add(&self, (mut x, r): Self::Sample, sums: &mut [T; NUMBERS]) {
         let mut observed = [true; SIDE];
         if GAPS {
             counted!(for f in 0..SIDE {
@@ -210,9 +216,7 @@ impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
             });
         }
         counted!(for c in 0..SIDE {
-            // SAFETY: as above.
-            let r = unsafe { task.responsibility(task.component + c, i) };
-            let at = c * COMPONENT;
+            let (r, at) = (r[c], c * COMPONENT);
             counted!(for f in 0..SIDE {
                 let u = x[f] - self.centres[c][f];
                 let mut r = r;
@@ -230,7 +234,7 @@ impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
 }
 
 #[inline(always)]
-unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>) {
+unsafe fn body<T: Float, S: Tile<T>, const FULL: bool, const AT_ONCE: usize>(args: &AccumulateArgs<T>) {
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
     let (k, d) = (args.k as usize, args.d as usize);
@@ -250,11 +254,17 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool>(args: &AccumulateArgs<T>)
             let mut sums = [T::ZERO; NUMBERS];
             let stop = if end - i < FLUSH * WARP { end } else { i + FLUSH * WARP };
             while i < stop {
-                // SAFETY: a sample of the slice, or padding behind the last.
-                unsafe { tile.add(task, i as usize + lane, &mut sums) };
-                i += WARP;
+                let mut samples = [S::NOTHING; AT_ONCE];
+                counted!(for s in 0..AT_ONCE {
+                    // SAFETY: the caller guarantees it.
+                    samples[s] = unsafe { S::read(task, (i + s as u32 * WARP) as usize + lane) };
+                });
+                counted!(for s in 0..AT_ONCE {
+                    tile.add(samples[s], &mut sums);
+                });
+                i += AT_ONCE as u32 * WARP;
             }
-            let sums = sum_over_lanes(sums);
+            let sums = divided_sums(sums, WARP - 1);
             counted!(for s in 0..2 {
                 totals[s] += sums[s].wide();
             });
@@ -270,11 +280,13 @@ const _: () = assert!(NUMBERS == 2 * WARP as usize);
 
 kernels! {
     /// Computes each slice's sums.
-    accumulate_diag_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, false>, false>;
-    accumulate_observed_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, true>, false>;
-    accumulate_full_f32: AccumulateArgs<f32> = body::<f32, Triangle<f32>, true>;
-    accumulate_diag_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, false>, false>;
-    accumulate_observed_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, true>, false>;
-    accumulate_full_f64: AccumulateArgs<f64> = body::<f64, Triangle<f64>, true>;
-    accumulate_wide_f64: AccumulateArgs<f64> = wide::triangles;
+    accumulate_diag_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, false>, false, 4>;
+    accumulate_observed_f32: AccumulateArgs<f32> = body::<f32, Diagonals<f32, true>, false, 2>;
+    accumulate_full_f32: AccumulateArgs<f32> = body::<f32, Triangle<f32>, true, 1>;
+    accumulate_diag_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, false>, false, 4>;
+    accumulate_observed_f64: AccumulateArgs<f64> = body::<f64, Diagonals<f64, true>, false, 2>;
+    accumulate_full_f64: AccumulateArgs<f64> = body::<f64, Triangle<f64>, true, 1>;
+    accumulate_wide_f64: AccumulateArgs<f64> = wide::triangles::<false, BLOCK, 2, 1>;
+    accumulate_tall_f64: AccumulateArgs<f64> = wide::triangles::<true, BLOCK, 2, 1>;
+    accumulate_tall_d16_f64: AccumulateArgs<f64> = wide::triangles::<true, 2, 1, NEIGHBOURS>;
 }

@@ -4,7 +4,8 @@ use crate::math::{Float, float64, warp_sum};
 use crate::reduce::Output;
 use crate::simt::*;
 
-/// Components whose numbers are read before any is used.
+/// Components whose numbers stay in registers, and others whose numbers are read before any is used.
+const HELD: u32 = FEW as u32;
 const AT_ONCE: u32 = 4;
 
 /// A sample, and the components that a lane goes through: every `parts`-th from `first` on.
@@ -15,6 +16,8 @@ struct Part<'a, T> {
     first: u32,
     /// wₖ.
     weights: *const T,
+    /// The numbers of the first components: qₖ, then terms.
+    held: [T; HELD as usize],
 }
 
 /// Σₖ wₖ·2^(qₖ − maximum), the largest term, and its component.
@@ -46,12 +49,31 @@ impl<T: Float> Part<'_, T> {
         self.args.q.wrapping_add(k as usize * self.args.stride as usize + self.sample)
     }
 
-    /// Calls `f` with each component and its qₖ.
+    /// Reads qₖ of the first components.
     /// Safety: the sample exists.
     #[inline(always)]
-    unsafe fn for_each(self, mut f: impl FnMut(u32, T)) {
+    unsafe fn read(mut self) -> Self {
+        counted!(for i in 0..HELD {
+            let k = self.first + i * self.args.parts;
+            if k < self.args.k {
+                // SAFETY: sample and component exist.
+                self.held[i as usize] = unsafe { load(self.q(k)) };
+            }
+        });
+        self
+    }
+
+    /// Replaces each component's number by the value of `f`; in memory only if it is to be written.
+    /// Safety: the sample exists.
+    #[inline(always)]
+    unsafe fn for_each(&mut self, written: bool, mut f: impl FnMut(u32, T) -> T) {
         let (k, parts) = (self.args.k, self.args.parts);
-        counted!(for first in (self.first..k).step_by(AT_ONCE * parts) {
+        counted!(for i in 0..HELD {
+            if self.first + i * parts < k {
+                self.held[i as usize] = f(self.first + i * parts, self.held[i as usize]);
+            }
+        });
+        counted!(for first in (self.first + HELD * parts..k).step_by(AT_ONCE * parts) {
             let mut q = [T::ZERO; AT_ONCE as usize];
             counted!(for i in 0..AT_ONCE {
                 if first + i * parts < k {
@@ -61,7 +83,11 @@ impl<T: Float> Part<'_, T> {
             });
             counted!(for i in 0..AT_ONCE {
                 if first + i * parts < k {
-                    f(first + i * parts, q[i as usize]);
+                    let new = f(first + i * parts, q[i as usize]);
+                    if written {
+                        // SAFETY: as above.
+                        unsafe { store(self.q(first + i * parts), new) };
+                    }
                 }
             });
         });
@@ -78,14 +104,15 @@ impl<T: Float> Part<'_, T> {
     /// The largest qₖ among components with a weight.
     /// Safety: the sample exists.
     #[inline(always)]
-    unsafe fn maximum(self) -> T {
-        let mut top = T::LOWEST;
+    unsafe fn maximum(&mut self) -> T {
+        let (mut top, this) = (T::LOWEST, *self);
         // SAFETY: the sample exists, and so do the components.
         unsafe {
-            self.for_each(|k, q| {
-                if q > top && self.weight(k) > T::ZERO {
+            self.for_each(false, |k, q| {
+                if q > top && this.weight(k) > T::ZERO {
                     top = q;
                 }
+                q
             });
         }
         top
@@ -94,32 +121,40 @@ impl<T: Float> Part<'_, T> {
     /// The terms; they replace qₖ if responsibilities are wanted.
     /// Safety: the sample exists.
     #[inline(always)]
-    unsafe fn terms(self, maximum: T) -> Terms<T> {
-        let mut terms = Terms::NONE;
+    unsafe fn terms(&mut self, maximum: T) -> Terms<T> {
+        let (mut terms, this) = (Terms::NONE, *self);
         // SAFETY: the sample exists, and so do the components.
         unsafe {
-            self.for_each(|k, q| {
-                let w = self.weight(k);
+            self.for_each(this.args.responsibilities != 0, |k, q| {
+                let w = this.weight(k);
                 // A component without weight may have a q above the maximum: it counts as 0, not as 0·∞.
-                let p = if w > T::ZERO { w * (q - maximum).exp2() } else { T::ZERO };
-                if self.args.responsibilities != 0 {
-                    store(self.q(k), p);
-                }
+                let power = if w > T::ZERO { q - maximum } else { T::LOWEST };
+                let p = w * power.exp2();
                 terms.sum = terms.sum + p;
                 if p > terms.largest {
                     (terms.largest, terms.label) = (p, k);
                 }
+                p
             });
         }
         terms
     }
 
-    /// Turns the terms into responsibilities.
+    /// Turns the terms into responsibilities, and writes them.
     /// Safety: the sample exists, and its terms have replaced its qₖ.
     #[inline(always)]
-    unsafe fn scale(self, factor: T) {
+    unsafe fn scale(&mut self, factor: T) {
+        let (args, this) = (self.args, *self);
         // SAFETY: the sample exists, and so do the components.
-        unsafe { self.for_each(|k, p| store(self.q(k), p * factor)) };
+        unsafe {
+            self.for_each(true, |_, p| p * factor);
+            counted!(for i in 0..HELD {
+                let k = this.first + i * args.parts;
+                if k < args.k {
+                    store(this.q(k), self.held[i as usize]);
+                }
+            });
+        }
     }
 }
 
@@ -165,25 +200,31 @@ impl Exchange {
         top
     }
 
-    /// The terms of all parts, added up in order.
+    /// The terms of all parts, added up in order; without their labels unless these are wanted.
     /// Safety: as for [`Self::maximum`].
     #[inline(always)]
-    unsafe fn terms<T: Float>(self, own: Terms<T>) -> Terms<T> {
+    unsafe fn terms<T: Float>(self, own: Terms<T>, labels: bool) -> Terms<T> {
         let place = thread_idx() as usize;
         // SAFETY: a place for each thread. The previous round's terms were read before the barrier in `maximum`.
         unsafe {
             self.sums.set(place, own.sum.wide());
-            self.largest.set(place, own.largest.wide());
-            self.labels.set(place, own.label);
+            if labels {
+                self.largest.set(place, own.largest.wide());
+                self.labels.set(place, own.label);
+            }
         }
         barrier!();
         let mut terms = Terms::NONE;
         counted!(for part in 0..self.parts {
             let place = self.place(part);
             // SAFETY: the barrier made them visible.
-            let (sum, largest, label) =
-                unsafe { (self.sums.get(place), self.largest.get(place), self.labels.get(place)) };
-            terms.add(Terms { sum: T::narrow(sum), largest: T::narrow(largest), label });
+            let sum = T::narrow(unsafe { self.sums.get(place) });
+            let (mut largest, mut label) = (T::ZERO, 0);
+            if labels {
+                // SAFETY: as above.
+                (largest, label) = unsafe { (T::narrow(self.largest.get(place)), self.labels.get(place)) };
+            }
+            terms.add(Terms { sum, largest, label });
         });
         terms
     }
@@ -205,9 +246,10 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
         // SAFETY: the sample exists, with a place in each array that is not null; all threads take part.
         unsafe {
             let weights = args.weights.add(args.of_quads.offset(last / QUAD));
-            let own = Part { args, sample: last, first: if exists { part } else { args.k }, weights };
+            let first = if exists { part } else { args.k };
+            let mut own = Part { args, sample: last, first, weights, held: [T::ZERO; HELD as usize] }.read();
             let maximum = exchange.maximum(own.maximum());
-            let Terms { sum, label, .. } = exchange.terms(own.terms(maximum));
+            let Terms { sum, label, .. } = exchange.terms(own.terms(maximum), !args.labels.is_null());
             // All exponents are −∞ if the sample is infinitely far from every component.
             let unreachable = maximum == T::LOWEST;
             let sample_weights = args.sample_weights;

@@ -73,3 +73,18 @@ pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
     }
     [c0, c1]
 }
+
+/// c + A·B of a warp in float64: A (16, 8) by rows, B (8, 8) by columns, c (16, 8); all lanes take part. Only compute
+/// capability 9.0 and later have it. A lane's numbers are those of four [`mma64`]: of row `lane / 4` and the eighth below
+/// it, in the first four columns of A and then in the last four; likewise the rows of B; two of c in either row.
+#[inline(always)]
+pub fn tall_mma64(c: [f64; 4], a: [f64; 4], b: [f64; 2]) -> [f64; 4] {
+    let [mut c0, mut c1, mut c2, mut c3] = c;
+    // SAFETY: arithmetic on registers of the warp; every lane takes part (the kernels' contract).
+    unsafe {
+        asm!("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};",
+            inout(reg64) c0, inout(reg64) c1, inout(reg64) c2, inout(reg64) c3,
+            in(reg64) a[0], in(reg64) a[1], in(reg64) a[2], in(reg64) a[3], in(reg64) b[0], in(reg64) b[1], options(nomem, nostack));
+    }
+    [c0, c1, c2, c3]
+}

@@ -75,6 +75,12 @@ pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
         (0..4).fold(c[i], |sum, k| number(row * 4 + k, 0).mul_add(number(column * 4 + k, 2), sum))
     })
 }
+/// c + A·B of a warp in float64: A (16, 8) by rows, B (8, 8) by columns, c (16, 8).
+pub fn tall_mma64(c: [f64; 4], a: [f64; 4], b: [f64; 2]) -> [f64; 4] {
+    let [c0, c1] = mma64(mma64([c[0], c[1]], a[0], b[0]), a[2], b[1]);
+    let [c2, c3] = mma64(mma64([c[2], c[3]], a[1], b[0]), a[3], b[1]);
+    [c0, c1, c2, c3]
+}
 impl Shared<Halves> {
     /// Writes elements `i` and `i + 1`.
     ///

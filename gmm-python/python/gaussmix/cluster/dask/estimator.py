@@ -150,7 +150,6 @@ class Likelihood(likelihood.Likelihood):
     Parameters:
     X : dask array or dataframe, array-like, or paths -- The samples.
     sample_weight : dask array or series, array-like, or paths, default=None -- A sample of weight 2 counts as two.
-    client
     **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 

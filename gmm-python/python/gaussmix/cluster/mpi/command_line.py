@@ -188,11 +188,8 @@ def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], eval
 
 
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
-    """Run the command. All ranks call it.
-    Parameters:
-    arguments : sequence of str, default=None -- The arguments; by default those of the process.
-    comm
-    Returns: code : int -- The exit code, the same on all ranks.
+    """Run the command, which all ranks call, and return the exit code, the same on all ranks.
+    Parameters: arguments : sequence of str, default=None -- The arguments; by default those of the process.
     """
     comm = world() if comm is None else comm
     options = parsed(arguments, comm)

@@ -112,7 +112,6 @@ class Likelihood(likelihood.Likelihood):
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples of this rank, or files, of which each rank reads its part.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    comm
     **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 
@@ -120,8 +119,7 @@ class Likelihood(likelihood.Likelihood):
         super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
 
     def together(self, work: Callable[[], Any]) -> Any:
-        """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
+        """Do something on rank 0 that asks as often as it likes, and return its result on all ranks, or raise its error there.
         Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
-        Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
         """
         return self._engine.together(work)

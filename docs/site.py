@@ -212,7 +212,8 @@ class Documentation(griffe.Extension):
                 function = item if item.is_function else item.members.get("__init__") if item.is_class else None
                 parameters = [] if function is None or not function.is_function else function.parameters
                 stars = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
-                names = [stars.get(parameter.kind, "") + parameter.name for parameter in parameters if parameter.name not in ("self", "cls")]
+                parameters = [parameter for parameter in parameters if parameter.name not in ("self", "cls")]
+                names = {stars.get(parameter.kind, "") + parameter.name: str(parameter.default) for parameter in parameters}
                 returns = documentation.type_of(str(item.returns)) if item.is_function and item.returns else None
                 text = documentation.filled(item.docstring.value, names, returns)
                 text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", text)

@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
@@ -65,11 +65,19 @@ sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence
 path : str or path-like -- The file; its name ends in .json or .npz.
 noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
 projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.
+n_samples : int, default=1 -- How many.
+data : array-like of shape (n, d) or (n,) -- The rows.
+newdata : array-like of shape (n_rows, d) -- The rows.
+control : emControl, default=emControl() -- When EM ends.
+modelName : str -- The model.
+ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
 Xerr : array-like of shape (n_samples, n_features, n_features) -- The covariances of the samples' noise.
 """
 #: The same by name, in numpydoc's form.
 PARAMETERS: dict[str, str] = {}
 
+#: A default that the signature may have otherwise.
+_DEFAULT = re.compile(r"(?<=, default=)('\w*'|True|False)$", re.MULTILINE)
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
 _ENTRY = re.compile(r"^(?=\S+(?:, [\w*]+)* : )", re.MULTILINE)
@@ -83,15 +91,17 @@ _RESULT = re.compile(r"(?:^R|[,;] (?:and )?r)eturn (.*?\.)(?= |$)", re.MULTILINE
 _TYPES = {**dict.fromkeys(("NDArray", "ndarray", "Floats", "Float64", "States"), "ndarray"), "Any": "object"}
 
 
-def filled(text: str, names: Iterable[str] = (), returns: str | None = None, entries: Mapping[str, str] = PARAMETERS) -> str:
+def filled(
+    text: str, names: Mapping[str, str] = MappingProxyType({}), returns: str | None = None, entries: Mapping[str, str] = PARAMETERS
+) -> str:
     """Return a docstring in numpydoc's form.
 
     In the short form a section begins as with ``Parameters:``, needs no blank line before it, and ends at a blank line or
     at another section. An entry may be ``name : type -- text`` in one line, and a name of the table stands for its entry.
     What is in ``Examples:`` and its like stays as it is.
 
-    `names` are those of the parameters in the signature: what has no entry gets that of `entries`. `returns` is the type of
-    the result, which the summary describes after the word return, unless there is a section of its own.
+    `names` are those of the parameters in the signature, with their defaults: what has no entry gets that of `entries`.
+    `returns` is the type of the result, which the summary describes after the word return, unless a section does.
     """
     lines: list[str] = []
     has_entries = False
@@ -113,7 +123,10 @@ def filled(text: str, names: Iterable[str] = (), returns: str | None = None, ent
     if not heading and (found := _AFTER.search(head)):
         head, after = head[: found.start()], head[found.start() :]
     own = _divided(section)
-    given = {name: own.pop(name, "") or entries.get(name, "") for name in names}
+    given = {
+        name: own.pop(name, "") or _DEFAULT.sub(lambda found: default if default[:1] in "'TF" else found[0], entries.get(name, ""), 1)
+        for name, default in names.items()
+    }
     # Where the signature has them, this stands for its other parameters.
     own.pop("**params", "")
     shown = [entry for entry in (*given.values(), *own.values()) if entry]
@@ -175,14 +188,15 @@ def documented(thing: _Documented, entries: Mapping[str, str] = PARAMETERS) -> _
     return thing
 
 
-def _signature(thing: Any) -> tuple[list[str], str | None]:
-    """Return the names of the parameters, with their asterisks, and the type of the result; nothing of a class of another language."""
+def _signature(thing: Any) -> tuple[dict[str, str], str | None]:
+    """Return the names of the parameters, with their asterisks and defaults, and the type of the result; nothing of a class of C."""
     try:
         signature = inspect.signature(thing)
     except ValueError:
-        return [], None
+        return {}, None
     returns = None if isinstance(thing, type) else type_of(signature.return_annotation)
-    return [re.split("[:=]", str(of))[0] for name, of in signature.parameters.items() if name not in ("self", "cls")], returns
+    parameters = [parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls")]
+    return {re.split("[:=]", str(parameter))[0]: repr(parameter.default) for parameter in parameters}, returns
 
 
 def document() -> None:
@@ -222,18 +236,9 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
     """
 
     def change(cls: _Class) -> _Class:
-        signature = inspect.signature(cls).parameters
-        theirs = {name: entry for name, entry in _entries(estimator).items() if name in signature}
-        for name, entry in theirs.items():
-            theirs[name] = re.sub(r"default=(True|False)", f"default={signature[name].default}", entry, count=1)
-        return documented(cls, {**PARAMETERS, **theirs})
+        return documented(cls, {**PARAMETERS, **_entries(estimator)})
 
     return change
-
-
-def description_of(thing: Any, parameter: str) -> str:
-    """Return the description of a parameter of a class or function, in one line."""
-    return " ".join(_entries(thing).get(parameter, "").split("\n", 1)[-1].split())
 
 
 def _entries(thing: Any) -> dict[str, str]:

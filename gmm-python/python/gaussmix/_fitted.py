@@ -292,7 +292,6 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-        Parameters: n_samples : int, default=1 -- How many.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.

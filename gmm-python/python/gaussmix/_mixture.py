@@ -312,7 +312,6 @@ class Mixture:
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-        Parameters: n_samples : int, default=1 -- How many.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.
@@ -481,7 +480,7 @@ class Mixture:
         return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
-        """Return the 2-Wasserstein distance, in units of the data, of each component from each of the other, (n_components, that of other)."""
+        """Return the 2-Wasserstein distance, in units of the data, of each component from each of the other, (n_components, of other)."""
         return _core.Mixture.wasserstein(*self._with(other))
 
     def transport(self, other: AnyMixture) -> Transport:
@@ -501,7 +500,7 @@ class Mixture:
         return Transport(*_core.Mixture.transport(*self._with(other)))
 
     def hellinger_affinity(self, other: AnyMixture) -> NDArray[np.float64]:
-        """Return the Hellinger affinity ∫√(fg) of each component with each of the other, (n_components, that of other): 1 for equal ones."""
+        """Return the Hellinger affinity ∫√(fg) of each component with each of the other, (n_components, of other): 1 for equal ones."""
         return _core.Mixture.hellinger_affinity(*self._with(other))
 
     def product(self, other: AnyMixture) -> tuple[Mixture, float]:

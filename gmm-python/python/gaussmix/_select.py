@@ -87,9 +87,7 @@ class Selection(NamedTuple):
         return pandas.DataFrame(self.table)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the criterion over the number of components, and return the axes of matplotlib.
-        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        """
+        """Draw the criterion over the number of components, and return the axes of matplotlib."""
         ax = axes_of(ax)
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)

@@ -27,7 +27,6 @@ def cluster(
     used_obsm : str, default='emb_pca' -- The key of the embedding in `obsm`.
     random_seed : int, default=2020 -- What draws the 2,000 rows that give the start of more.
     key_added : str, default='mclust' -- The column of `obs` that gets the classes, from 1, as a category.
-    device : str, default='cpu' -- Where to compute.
     """
     import pandas
 

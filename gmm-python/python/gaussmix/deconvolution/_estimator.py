@@ -123,9 +123,7 @@ class ExtremeDeconvolution(GaussianMixture):
 
     def sample(self, n_samples: int = 1, noise: ArrayLike | None = None) -> tuple[Float64, NDArray[np.int64]]:
         """Draw true values, or with noise measurements.
-        Parameters:
-        n_samples : int, default=1 -- How many.
-        noise : array-like, default=None -- The noise, in a shape of :class:`Measurements`.
+        Parameters: noise : array-like, default=None -- The noise, in a shape of :class:`Measurements`.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.

@@ -25,14 +25,10 @@ class mclustBootstrapLRT:
 
     Rows are drawn from the fit of fewer components, and EM begins at the parameters of either fit [1]_.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    modelName : str -- The model.
     nboot : int, default=999 -- How many samples are drawn for a test.
     level : float, default=0.05 -- Without `maxG`, the first test with a larger p-value is the last.
     maxG : int, default=None -- The last number to test. By default `level` ends the tests, at the latest with 8 components.
     initialization : dict, default=None -- As of `Mclust`.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
     Attributes:
     G : ndarray of shape (n_tests,) -- The numbers of components, each tested against one more.
     modelName : str -- The model.
@@ -78,9 +74,7 @@ class mclustBootstrapLRT:
 
     def plot(self, G: int = 1, ax: Any = None) -> Any:
         """Draw the distribution of the likelihood ratio, and a line at the observed one, and return the axes of matplotlib.
-        Parameters:
-        G : int, default=1 -- The number of components that is tested.
-        ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
+        Parameters: G : int, default=1 -- The number of components that is tested.
         """
         if G not in self.G:
             raise ValueError(f"there is no test of {G} components; use 1 to {len(self.G)}")
@@ -103,7 +97,6 @@ class MclustBootstrap:
         Rows drawn with replacement; exponential weights of the rows; samples of the mixture; or the jackknife, which
         leaves out each row once.
     control : emControl, default=emControl() -- When EM ends; it begins at the model's probabilities of the components.
-    device : str, default='cpu' -- Where to compute.
     Attributes:
     G, modelName, type, nboot, parameters : object -- Those of the model, and the arguments; for 'jk' `nboot` is n.
     nonfit : int -- The number of samples that could not be fitted; others replace them, but for 'jk'.

@@ -12,9 +12,7 @@ from ._models import Mclust, _Names, _Numbers, _rows
 
 class densityMclust(Mclust):
     """The density of rows, by the best of several models and numbers of components.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     Attributes: density : ndarray of shape (n,) -- The density at each row.
     See Also:
     Mclust : It has all other attributes.

@@ -97,9 +97,7 @@ class Table:
         return _tables.as_text(f"{self.criterion}, best: {best}", ["G", *self.modelNames], rows, len(rows))
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the values over the number of components, a line for each model, and return the axes of matplotlib.
-        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        """
+        """Draw the values over the number of components, a line for each model, and return the axes of matplotlib."""
         ax = axes_of(ax)
         for number, (name, line) in enumerate(zip(self.modelNames, self.values.T, strict=True)):
             ax.plot(self.G, line, "o^s"[number % 3] + "-" * (1 + (number > 9)), markersize=4, color=f"C{number % 10}", label=name)
@@ -135,9 +133,7 @@ class Model:
             self.parameters.Vinv = 1.0 / self.hypvol
 
     def predict(self, newdata: ArrayLike) -> Prediction:
-        """Return the most probable component of other rows: `classification`, from 1, or 0 of noise, and `z`.
-        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
-        """
+        """Return the most probable component of other rows: `classification`, from 1, or 0 of noise, and `z`."""
         z = self.mixture.predict_proba(_rows(newdata))
         return Prediction(_classes(z, self.G), z)
 
@@ -165,7 +161,6 @@ class Model:
 class Mclust(Model):
     """The best of several models and numbers of components by BIC.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     G : int or sequence of int, default=range(1, 10) -- The numbers of components; beside noise from 0.
     modelNames : str or sequence of str, default=None
         The models. By default all 14, for as many columns as rows or more the six of spheres and of axes along the
@@ -174,8 +169,6 @@ class Mclust(Model):
         `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start; `noise`,
         those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where
         n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one column classes between quantiles.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
     prior : priorControl, default=None -- A prior; EVE, VEE, VVE and EVV have none, and are left out by default.
     Attributes:
     BIC : Table -- The criterion of all models.
@@ -224,18 +217,14 @@ class Mclust(Model):
 
 def mclustBIC(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
     """Return the Bayesian information criterion 2 log L - df log n of all models.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     """
     return _bic(*_fits(data, G, modelNames, **search))
 
 
 def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
     """Return the BIC of all models, plus twice the sum of the logarithms of the rows' largest probabilities.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     """
     x = _rows(data)
     samples, found = _fits(x, G, modelNames, **search)
@@ -251,7 +240,6 @@ def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
 def hc(data: ArrayLike, modelName: str = "VVV", use: str = "VARS") -> NDArray[np.int64]:
     """Merge the two groups of rows that cost the least likelihood, step by step, and return the first rows of both, (n - 1, 2).
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     modelName : {'EII', 'VII', 'EEE', 'VVV'}, default='VVV' -- The model of the groups.
     use : {'VARS', 'STD', 'SPH', 'PCS', 'PCR', 'SVD'}, default='VARS' -- How columns are transformed before.
     """
@@ -279,11 +267,7 @@ def me(
 ) -> Model:
     """Return a model fitted by EM that begins with an M-step, with the attributes of `Mclust` but for BIC.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    modelName : str -- The model.
     z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
     prior : priorControl, default=None -- A prior, not for EVE, VEE, VVE and EVV.
     Vinv : float, default=None -- The density of noise, whose probabilities are then one more column of `z`, the last.
     """
@@ -300,13 +284,10 @@ def me(
 class MclustDA:
     """Discriminant analysis: a mixture for each class, or with "EDDA" one component, all of one model.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     class_ : array-like of shape (n,) -- Their classes.
     modelType : {'MclustDA', 'EDDA'}, default='MclustDA' -- Whether each class has a mixture or a component.
     G : int or sequence of int, default=range(1, 6) -- The numbers of components of a class, not for "EDDA".
     modelNames : str or sequence of str, default=None -- The models, of which the best by BIC is taken.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
     Attributes:
     classes : ndarray -- The classes in ascending order.
     models : list of Model -- That of each class; with "EDDA" one, whose components are the classes.
@@ -345,9 +326,7 @@ class MclustDA:
         self.bic = 2.0 * self.loglik - self.df * float(np.log(len(x)))
 
     def predict(self, newdata: ArrayLike) -> Prediction:
-        """Return the most probable class of rows: `classification`, and `z`, the probability of each class.
-        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
-        """
+        """Return the most probable class of rows: `classification`, and `z`, the probability of each class."""
         z = self.mixture.predict_proba(_rows(newdata)) @ self._of
         return Prediction(self.classes[z.argmax(axis=1)], z)
 

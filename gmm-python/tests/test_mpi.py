@@ -549,7 +549,7 @@ def test_errors_of_the_command_are_one_message(folder):
     }
     for (code, message), (got, out, error) in zip(wrong.values(), commands(folder, 2, *wrong), strict=True):
         assert got == code and message in error and error.lower().count("error: ") == (code > 0), (got, error)
-    assert out.count("examples:") == 1
+    assert out.count("Examples:") == 1
     assert not (folder / "m.json").exists()
     ended = command(folder, 2, "fit", "none.npy", "-k", 2, "-o", "m.json")
     assert ended.returncode == 1 and ended.stderr.count("none.npy: [Errno 2]") == 1

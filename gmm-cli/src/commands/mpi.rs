@@ -32,12 +32,16 @@ failure, 2 for wrong arguments, and 130 after Ctrl-C, which ends a fit after the
 #[serde(tag = "command", rename_all = "lowercase")]
 enum Mpi {
     /// Fit a mixture and write it to a file
+    #[command(after_help = EXAMPLES)]
     Fit(Fit),
     /// Fit mixtures of several numbers of components and covariance types, and select the best
+    #[command(after_help = EXAMPLES)]
     Select(Select),
     /// Print the mean log-likelihood of the samples, BIC and AIC
+    #[command(after_help = EXAMPLES)]
     Score(Score),
     /// Write a value for each sample to a .npy file
+    #[command(after_help = EXAMPLES)]
     Predict(Predict),
 }
 

@@ -78,7 +78,6 @@ class ExtremeDeconvolution(GaussianMixture):
     def fit(
         self, X: _X, y: object = None, sample_weight: _Maybe = None, *, noise: Any = None, projection: _Maybe = None, labels: _Maybe = None
     ) -> Self:
-        """Fit the mixture."""
         super().fit(measurements(X, noise, projection), None, sample_weight, labels=labels)
         return self
 
@@ -98,15 +97,12 @@ class ExtremeDeconvolution(GaussianMixture):
         return load(self, x, checked_weights(sample_weight, x.shape[0]), original=X.X, noise=noise)
 
     def score_samples(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
-        """Return the log-likelihood of each sample, the logarithm of the density, (n_samples,)."""
         return super().score_samples(measurements(X, noise, projection))
 
     def predict(self, X: _X, noise: Any = None, projection: _Maybe = None) -> NDArray[np.int64]:
-        """Return the most probable component of each sample, (n_samples,), counted from 0."""
         return super().predict(measurements(X, noise, projection))
 
     def predict_proba(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
-        """Return the probability of each component for each sample, (n_samples, n_components)."""
         return super().predict_proba(measurements(X, noise, projection))
 
     def denoise(self, X: _X, noise: Any = None, projection: _Maybe = None) -> tuple[Float64, Float64]:

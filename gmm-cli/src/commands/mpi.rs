@@ -33,10 +33,10 @@ failure, 2 for wrong arguments, and 130 after Ctrl-C, which ends a fit after the
 enum Mpi {
     /// Fit a mixture and write it to a file
     #[command(after_help = EXAMPLES)]
-    Fit(Fit),
+    Fit(Box<Fit>),
     /// Fit mixtures of several numbers of components and covariance types, and select the best
     #[command(after_help = EXAMPLES)]
-    Select(Select),
+    Select(Box<Select>),
     /// Print the mean log-likelihood of the samples, BIC and AIC
     #[command(after_help = EXAMPLES)]
     Score(Score),

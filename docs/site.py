@@ -214,6 +214,9 @@ class Documentation(griffe.Extension):
                 stars = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
                 parameters = [parameter for parameter in parameters if parameter.name not in ("self", "cls")]
                 names = {stars.get(parameter.kind, "") + parameter.name: str(parameter.default) for parameter in parameters}
+                if item.is_class:  # estimators on workers have parameters by a decorator
+                    workers = (re.match(r'on_workers\(.(\w+)', str(decorator.value)) for decorator in item.decorators)
+                    names |= {name: "None" for found in workers if found for name in (found[1], "partition_rows", "resident")}
                 returns = documentation.type_of(str(item.returns)) if item.is_function and item.returns else None
                 text = documentation.filled(item.docstring.value, names, returns)
                 text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", text)

@@ -11,7 +11,7 @@ _Documented = TypeVar("_Documented")
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
 
-#: The entries of parameters that stand in docstrings by their names alone.
+#: The entries of common parameters, which a docstring has only where it says something else.
 _TABLE = """\
 X : array-like of shape (n_samples, n_features) -- The samples.
 y : Ignored -- Not used, present by convention.

@@ -109,7 +109,6 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
     device give the same bits, whatever the number of workers. The partitions of a worker that dies are loaded by
     others, and the fit goes on. Ctrl-C ends the fit after the present iteration and leaves a fitted mixture. `device`
     is that of each worker, and `n_jobs` the number of its threads, by default as many as Dask gives it.
-    Parameters: client, partition_rows, resident
     Examples:
     >>> import dask.array
     >>> from gaussmix.dask import GaussianMixture
@@ -129,7 +128,6 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
     partitions and workers are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or a dask
     array or dataframe beside the samples, with variances or a covariance for each.
-    Parameters: client, partition_rows, resident
     """
 
 
@@ -139,7 +137,6 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
     partitions and workers are as for :class:`GaussianMixture`.
-    Parameters: client, partition_rows, resident
     """
 
 
@@ -227,7 +224,6 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
     and bits are as for :class:`GaussianMixture`, but a partition holds whole sequences: `lengths` are those of all
     sequences, a list for each partition, or the name of the column of a dask dataframe that holds the sequence of each
     row; by default each partition is one sequence. They may be delayed. Results of collections and files are dask arrays.
-    Parameters: client, partition_rows, resident
     Examples:
     >>> import dask.array
     >>> import numpy as np
@@ -244,5 +240,4 @@ class GMMHMM(MarkovOnDask, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
-    Parameters: client, partition_rows, resident
     """

@@ -80,7 +80,6 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
-    comm, partition_rows, resident
     """
 
 
@@ -91,7 +90,6 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
     are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
     samples.
-    Parameters: comm, partition_rows, resident
     """
 
 
@@ -101,7 +99,6 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
     are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
-    Parameters: comm, partition_rows, resident
     """
 
 
@@ -153,7 +150,6 @@ class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
     gives an array of its own sequences, with their `lengths` and weights, or all name the same files, with the lengths of
     all sequences or a list for each file. `decode`, `predict`, `score_samples` and `predict_proba` are about the array of
     each rank. Afterwards all ranks have the same model.
-    Parameters: comm, partition_rows, resident
     """
 
 
@@ -162,5 +158,4 @@ class GMMHMM(MarkovOnMPI, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
-    Parameters: comm, partition_rows, resident
     """

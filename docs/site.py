@@ -197,7 +197,7 @@ class Documentation(griffe.Extension):
             found = re.search(rf"((?:^ *///.*\n)+)(?:^ *#\[.*\n)*^ *(?:pub )?(?:struct|fn) {item.name}\b", source, re.M)
             if found:
                 item.docstring = griffe.Docstring(re.sub("^ */// ?", "", found[1], flags=re.M), parent=item, parser="numpy")
-        # Parameters that stand by their names alone have their entries in one table.
+        # Parameters and results without entries have those of one table, and of the summary.
         specification = importlib.util.spec_from_file_location("documentation", PACKAGE / "_documentation.py")
         documentation = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(documentation)
@@ -206,9 +206,19 @@ class Documentation(griffe.Extension):
             if item.is_function and not item.docstring and item.parent.is_class and not item.name.startswith("_"):
                 # An overriding method without documentation has that of the method that it overrides.
                 of_bases = (base.members.get(item.name) for base in item.parent.mro())
-                item.docstring = next((base.docstring for base in of_bases if base is not None and base.docstring), None)
+                found = next((base.docstring for base in of_bases if base is not None and base.docstring), None)
+                item.docstring = found and griffe.Docstring(found.value, parent=item)
             if item.docstring:
-                text = documentation.filled(item.docstring.value)
+                function = item if item.is_function else item.members.get("__init__") if item.is_class else None
+                parameters = [] if function is None or not function.is_function else function.parameters
+                stars = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
+                parameters = [parameter for parameter in parameters if parameter.name not in ("self", "cls")]
+                names = {stars.get(parameter.kind, "") + parameter.name: str(parameter.default) for parameter in parameters}
+                if item.is_class:  # estimators on workers have parameters by a decorator
+                    workers = (re.match(r'on_workers\(.(\w+)', str(decorator.value)) for decorator in item.decorators)
+                    names |= {name: "None" for found in workers if found for name in (found[1], "partition_rows", "resident")}
+                returns = documentation.type_of(str(item.returns)) if item.is_function and item.returns else None
+                text = documentation.filled(item.docstring.value, names, returns)
                 text = re.sub(r"\b(array|path)-like\b", "\\1\N{NON-BREAKING HYPHEN}like", text)
                 text = re.sub(r"^(\s*\w+ : )\{(.*)\}", r"\1one of \2", text, flags=re.M)
                 item.docstring.value = re.sub(":[a-z]+:(?=`)", "", text)

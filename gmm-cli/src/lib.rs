@@ -8,6 +8,7 @@ mod input;
 mod plot;
 mod terminal;
 
+pub use commands::mpi::arguments as mpi_arguments;
 pub use plot::plane::Plane;
 
 /// The tools with which `gmm bench` measures and prints, for the crate `gmm-bench`.

@@ -130,8 +130,9 @@ fn labels((given, n_components): (Bound<'_, PyAny>, usize)) -> PyResult<Labels> 
     if let Ok(mask) = given.extract::<PyReadonlyArray2<'_, bool>>() {
         return Labels::from_mask(mask.as_array()).map_err(exception);
     }
-    let numbers = given.extract::<PyReadonlyArray1<'_, i64>>()?;
-    let known: Vec<Option<usize>> = numbers.as_array().iter().map(|&label| usize::try_from(label).ok()).collect();
+    // What came from another process may be misaligned.
+    let numbers = arrays::plain(given.cast::<PyArray1<i64>>()?)?;
+    let known: Vec<Option<usize>> = view(&numbers).iter().map(|&label| usize::try_from(label).ok()).collect();
     Labels::new(&known, n_components).map_err(exception)
 }
 

@@ -70,6 +70,12 @@ fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| gaussmix_cli::run(arguments))
 }
 
+/// Returns the arguments of `python -m gaussmix.mpi` by their names, or a text to print and the exit code.
+#[pyfunction]
+fn mpi_arguments(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(pythonize::pythonize(py, &gaussmix_cli::mpi_arguments(arguments))?)
+}
+
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -116,6 +122,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
+    module.add_function(wrap_pyfunction!(mpi_arguments, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans, module)?)?;
     module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
     module.add_function(wrap_pyfunction!(fit::option_names, module)?)?;

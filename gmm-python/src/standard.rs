@@ -84,6 +84,8 @@ impl Standardization {
             let (d, expected) = (x.ncols(), self.0.mean().len());
             return Err(PyValueError::new_err(format!("the samples have {d} features; {expected} were standardised")));
         }
-        Ok(x.as_standard_layout().into_owned())
+        // An empty array may have strides that ndarray does not copy.
+        let values = x.iter().cloned().collect();
+        ndarray::Array2::from_shape_vec(x.raw_dim(), values).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 }

@@ -1,6 +1,5 @@
 """Every option of a fit exists at every door, or has a reason for its absence; docs/options.md shows which."""
 
-import argparse
 import inspect
 import os
 import re
@@ -39,17 +38,18 @@ AROUND = {
 }
 
 
-def options_of_program(*command):
+def options_of_program(command):
     """Return the options in the help of a command of the program."""
     code = "from gaussmix._program import main; import sys; sys.exit(main())"
-    text = subprocess.run([sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"^\s+(?:-\w, )?(--[a-z0-9-]+)", text, re.M)) | set(re.findall(r"--[a-z-]+(?=[\],])", text))
+    return options_in(subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True, check=True).stdout)
 
 
 def options_of_mpi(command):
-    arguments = pytest.importorskip("gaussmix.cluster.mpi.arguments")
-    commands = next(action for action in arguments._parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return {option for action in commands.choices[command]._actions for option in action.option_strings}
+    return options_in(_core.mpi_arguments([command, "--help"])["text"])
+
+
+def options_in(text):
+    return set(re.findall(r"^\s+(?:-\w, )?(--[a-z0-9-]+)", text, re.M)) | set(re.findall(r"--[a-z-]+(?=[\],])", text))
 
 
 def doors():

@@ -151,7 +151,7 @@ def test_frozen_parameters_stay():
     means = x[:4]
     gm = GaussianMixture(4, means_init=means, freeze=["means"], random_state=0, max_iter=300).fit(x)
     np.testing.assert_array_equal(gm.means_, means)
-    with pytest.raises(ValueError, match="freeze names 'mean'"):
+    with pytest.raises(ValueError, match="`mean`: use weights"):
         GaussianMixture(freeze=["mean"]).fit(x)
 
 

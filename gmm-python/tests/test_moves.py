@@ -45,12 +45,12 @@ def test_equal_means():
 @pytest.mark.parametrize(
     ("freeze", "message"),
     [
-        ({"mean": [0]}, "freeze names 'mean'"),
+        ({"mean": [0]}, "`mean=0`: use weights"),
         ({"means": [3]}, "numbers from 0 to 2"),
         ({"means": [-1]}, "numbers from 0 to 2"),
         ({"means": [0.5]}, "numbers from 0 to 2"),
         ({"means": [True, False]}, r"should be \(3,\)"),
-        ({"covariances": "equal"}, "freeze has covariances='equal'"),
+        ({"covariances": "equal"}, "`covariances=equal`: use weights"),
     ],
 )
 def test_what_cannot_be_frozen_is_an_error(freeze, message):

@@ -365,8 +365,8 @@ def test_the_command_by_variational_inference(folder):
     np.testing.assert_allclose(np.load(folder / "scores.npy"), scores, rtol=1e-9)
     result = json.loads(found[4][1])
     assert result["score"] == pytest.approx(scores.mean(), rel=1e-12) and "bic" not in result
-    messages = ["the model has weight_concentration_prior_type='dirichlet_distribution', but", "em.json", "weight-concentration-prior-type needs --variational",
-                "covariance_prior", "neither numbers with commas between them nor a .npy file"]
+    messages = ["the model has weight_concentration_prior_type='dirichlet_distribution', but", "em.json", "were not provided:\n  --variational",
+                "covariance_prior", "--covariance-prior: 1,x: "]
     assert all(message in error for message, (_, _, error) in zip(messages, found[6:], strict=True)), found[6:]
 
 
@@ -435,7 +435,7 @@ def test_labels(folder):
     assert done.stdout == "all well\n", done.stderr
     fit = ("fit", "x.npy", "--partition-rows", 700, "--tol", 1e-5, "--json")
     prior = ("--prior", "mean_precision=1,degrees_of_freedom=9", "--halving", "--n-init", 4, "--random-state", 3)
-    freeze = ("--init", "model.json", "--freeze", "means=0,2", "weights=equal", "--max-iter", 2)
+    freeze = ("--init", "model.json", "--freeze", "means=0,2,weights=equal", "--max-iter", 2)
     tried = ("select", "x.npy", "-k", "2,3", "--partition-rows", 700, "--prior", "default", "--freeze", "weights=equal", "--n-init", 3, "--halving", "--json")
     np.save(folder / "wrong.npy", np.where(np.arange(5003) == 3800, 3, labels))
     found = commands(
@@ -462,8 +462,8 @@ def test_labels(folder):
     np.testing.assert_allclose(refitted.covariances_, on.covariances_, rtol=1e-12)
     assert json.loads(found[2][1])["candidates"] == [row._asdict() for row in selection.table]
     messages = ["rows 3500 to 4199 of x.npy: labels have 3 for sample 3800",
-                "the model has n_components=3, but --n-components says 2", "leave out one of them", "-k is missing",
-                "--prior is an option of EM", "'mean=1'; use default", "`means=a`: use weights, means"]
+                "the model has n_components=3, but --n-components says 2", "'--init <MODEL>' cannot be used with '--n-init <RUNS>'", "--n-components <K>",
+                "cannot be used with '--prior <PRIOR>'", "invalid value 'mean=1' for '--prior <PRIOR>'", "`means=a`: use weights, means"]
     assert all(message in error for message, (_, _, error) in zip(messages, found[3:], strict=True)), found[3:]
 
 
@@ -539,17 +539,17 @@ def test_errors_of_the_command_are_one_message(folder):
         ("fit", "x.npy", "-k", 9999, "-o", "m.json"): (1, "error: Expected n_samples >= n_components"),
         ("fit", "x.npy", "-k", 2, "-o", "nowhere/m.json"): (1, "error: nowhere/m.json"),
         ("score", "none.json", "x.npy"): (1, "error: none.json"),
-        ("predict", "none.json", "x.npy", "-o", "l.txt"): (2, "it must end in .npy"),
-        ("fit", "x.npy", "-k", 0, "-o", "m.json"): (2, "invalid positive integer value: '0'"),
-        ("fit", "x.npy", "-k", 2, "-o", "m.txt"): (2, "it must end in .json or .npz"),
-        ("select", "x.npy", "-k", "3:1"): (2, "invalid range value: '3:1'"),
-        ("select", "x.npy", "-k", "1:3", "--covariance-type", "round"): (2, "invalid covariance type value: 'round'"),
+        ("predict", "none.json", "x.npy", "-o", "l.txt"): (2, "must end in .npy"),
+        ("fit", "x.npy", "-k", 0, "-o", "m.json"): (2, "invalid value '0' for '--n-components <K>': must be a whole number above 0"),
+        ("fit", "x.npy", "-k", 2, "-o", "m.txt"): (2, "must end in .json or .npz"),
+        ("select", "x.npy", "-k", "3:1"): (2, "invalid value '3:1' for '--n-components <RANGE>'"),
+        ("select", "x.npy", "-k", "1:3", "--covariance-type", "round"): (2, "invalid value 'round' for '--covariance-type <TYPES>'"),
         ("select", "x.npy", "-k", "9998,9999", "-o", "m.json"): (1, "error: Expected n_samples >= n_components"),
         ("--help",): (0, ""),
     }
     for (code, message), (got, out, error) in zip(wrong.values(), commands(folder, 2, *wrong), strict=True):
         assert got == code and message in error and error.lower().count("error: ") == (code > 0), (got, error)
-    assert out.count("examples:") == 1
+    assert out.count("Examples:") == 1
     assert not (folder / "m.json").exists()
     ended = command(folder, 2, "fit", "none.npy", "-k", 2, "-o", "m.json")
     assert ended.returncode == 1 and ended.stderr.count("none.npy: [Errno 2]") == 1

@@ -326,7 +326,7 @@ def test_what_is_frozen_stays(covariance_type):
             assert same == (name in freeze), (freeze, name)
         # Rounding of a sum of some hundred terms.
         assert np.all(np.diff(gm.lower_bounds_) > -1e-8)
-    with pytest.raises(ValueError, match="freeze names 'precisions'"):
+    with pytest.raises(ValueError, match="`precisions`: use weights"):
         BayesianGaussianMixture(freeze=["precisions"]).fit(x)
 
 

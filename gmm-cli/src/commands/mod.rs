@@ -13,6 +13,7 @@ mod impute;
 mod made;
 mod man;
 mod mcmc;
+pub mod mpi;
 mod numbers;
 mod predict;
 mod sample;

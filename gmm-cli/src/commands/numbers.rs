@@ -34,6 +34,14 @@ impl Numbers {
         }
     }
 
+    /// Returns the numbers of a vector or a matrix, the rows one after the other.
+    pub fn all(&self) -> anyhow::Result<Vec<f64>> {
+        match self {
+            Self::Given(numbers) => Ok(numbers.clone()),
+            Self::File(path) => io::read_vector(path).map(|vector| vector.to_vec()).or_else(|_| Ok(self.matrix()?.1)),
+        }
+    }
+
     fn matrix(&self) -> anyhow::Result<(usize, Vec<f64>)> {
         let (rows, numbers) = match self {
             Self::Given(numbers) => (numbers.len().isqrt(), numbers.clone()),

@@ -3,7 +3,8 @@ use super::numbers::Numbers;
 use crate::input::{DataOptions, Source};
 use crate::terminal::text;
 use anyhow::Context;
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use gaussmix::Reproducible;
 use gaussmix::fit::{Em, Fit, FitOptions, FittedModel, Fitting, Method, Regularized, Variational};
 use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
@@ -12,6 +13,7 @@ use gaussmix::statistics::Freeze;
 use ndarray::Array1;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// The options that `fit` and `select` share.
@@ -19,6 +21,18 @@ use std::path::{Path, PathBuf};
 pub struct Training {
     #[command(flatten)]
     pub data: DataOptions,
+    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
+    #[arg(long, value_name = "FILE")]
+    pub sample_weight: Option<PathBuf>,
+    #[command(flatten)]
+    pub fit: FitArguments,
+    #[command(flatten)]
+    posterior: Posterior,
+}
+
+/// The options of a fit that do not depend on where its samples are.
+#[derive(Debug, Args)]
+pub struct FitArguments {
     #[command(flatten)]
     pub options: FitOptions,
     #[command(flatten)]
@@ -27,9 +41,6 @@ pub struct Training {
     /// single components (from 0) as in means=0,2. With weights=equal or means=equal those of all components are equal
     #[arg(long, value_name = "NAMES")]
     freeze: Vec<Freeze>,
-    /// A weight for each sample (a sample of weight 2 counts as two): .npy of shape (samples,) or .csv with one column
-    #[arg(long, value_name = "FILE")]
-    pub sample_weight: Option<PathBuf>,
     /// Fit to columns of mean 0 and standard deviation 1
     ///
     /// The start and --reg-covar then treat all columns alike. The model and all figures are converted back to the
@@ -37,18 +48,44 @@ pub struct Training {
     /// `diag`.
     #[arg(long)]
     pub standardize: bool,
-    #[command(flatten)]
-    posterior: Posterior,
+}
+
+impl FitArguments {
+    fn freeze(&self) -> Freeze {
+        self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or)
+    }
+
+    /// Returns the options that stand on the command line, by the library's names.
+    pub fn given(&self, matches: &ArgMatches) -> serde_json::Result<Map<String, Value>> {
+        let mut found = given(&self.options, matches)?;
+        found.append(&mut given(&self.em, matches)?);
+        if !self.freeze.is_empty() {
+            found.insert("freeze".into(), serde_json::to_value(self.freeze())?);
+        }
+        found.insert("standardize".into(), self.standardize.into());
+        Ok(found)
+    }
+}
+
+/// Returns the options whose arguments stand on the command line, by their names.
+fn given(options: &impl Serialize, matches: &ArgMatches) -> serde_json::Result<Map<String, Value>> {
+    let Value::Object(mut found) = serde_json::to_value(options)? else { return Ok(Map::new()) };
+    found.retain(|name, _| {
+        let is_it = |id: &str| id == name || (id == "noise_component" && name == "noise");
+        let id = matches.ids().find(|id| is_it(id.as_str()));
+        id.is_some_and(|id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine))
+    });
+    Ok(found)
 }
 
 /// The options of variational inference.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Variational inference")]
-struct Posterior {
+pub struct Posterior {
     /// Find the posterior of the parameters under a prior by variational inference, instead of the likeliest parameters
     /// by EM. Components that the data does not need get no samples
     #[arg(long, conflicts_with_all = ["prior", "noise_component"])]
-    variational: bool,
+    pub variational: bool,
     #[command(flatten)]
     options: Variational,
     /// Prior mean: a number for each feature, separated by commas, or a file with them (.npy, or .csv with one column).
@@ -62,6 +99,20 @@ struct Posterior {
     covariance_prior: Option<Numbers>,
 }
 
+impl Posterior {
+    /// Returns the options that stand on the command line, by the library's names; priors as numbers one after the other.
+    pub fn given(&self, matches: &ArgMatches) -> anyhow::Result<Map<String, Value>> {
+        let mut found = given(&self.options, matches)?;
+        for (name, numbers) in [("mean_prior", &self.mean_prior), ("covariance_prior", &self.covariance_prior)] {
+            if let Some(numbers) = numbers {
+                let all = numbers.all().with_context(|| format!("--{}", name.replace('_', "-")))?;
+                found.insert(name.into(), all.into());
+            }
+        }
+        Ok(found)
+    }
+}
+
 /// A method with its options on the command line, and the files of its results.
 pub trait Trained: Method<Model: Trainable> + Serialize {
     fn of(training: &Training, covariance_type: CovarianceModel) -> anyhow::Result<Self>;
@@ -69,7 +120,7 @@ pub trait Trained: Method<Model: Trainable> + Serialize {
 
 impl Trained for Em {
     fn of(training: &Training, _: CovarianceModel) -> anyhow::Result<Self> {
-        Ok(training.em.clone())
+        Ok(training.fit.em.clone())
     }
 }
 
@@ -198,14 +249,13 @@ impl Training {
     }
 
     pub fn has_noise(&self) -> bool {
-        self.em.noise.is_some()
+        self.fit.em.noise.is_some()
     }
 
     /// Returns the fit that the options describe, in the units of the data.
     pub fn fitting<M: Trained>(&self, k: usize, covariance_type: CovarianceModel) -> anyhow::Result<Fitting<M>> {
-        let fitting = Fitting::from((self.options.clone(), M::of(self, covariance_type)?));
-        let freeze = self.freeze.iter().cloned().fold(Freeze::default(), Freeze::or);
-        let fitting = fitting.n_components(k).covariance_type(covariance_type).freeze(freeze);
+        let fitting = Fitting::from((self.fit.options.clone(), M::of(self, covariance_type)?));
+        let fitting = fitting.n_components(k).covariance_type(covariance_type).freeze(self.fit.freeze());
         Ok(fitting.reproducible(Reproducible::is_on()))
     }
 
@@ -220,7 +270,7 @@ impl Training {
     /// Prints a note if `--reg-covar` is large relative to the variance of a column. Not for standardised columns:
     /// their variance is 1, and `--reg-covar` was chosen in their units.
     pub fn note_regularization(&self, source: &Source<'_>, fitted: &impl Regularized) {
-        let reg_covar = self.options.reg_covar;
+        let reg_covar = self.fit.options.reg_covar;
         let found = fitted.over_regularized(reg_covar).filter(|_| source.standardization.is_none());
         let Some((column, variance)) = found else { return };
         let name = source.names().map_or_else(|| column.to_string(), |names| names[column].clone());
@@ -250,7 +300,7 @@ impl Training {
         }
         Ok(data
             .and(options.with_names_of_options())
-            .with("standardize", self.standardize)
+            .with("standardize", self.fit.standardize)
             .with("variational", self.is_variational()))
     }
 }

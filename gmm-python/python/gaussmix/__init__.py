@@ -57,9 +57,7 @@ __all__ = [
 
 
 def devices() -> list[tuple[str, str | None, str | None]]:
-    """Look for devices.
-    Returns: devices : list of tuple -- The name of each, its description, and where it cannot be used, None and why not.
-    """
+    """Return the name of each device, its description, and where it cannot be used, None and why not."""
     return _core.devices()
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from ._warnings import warn
 if TYPE_CHECKING:
     from typing_extensions import Self as Self
 else:
-    # Python 3.10 has no such type, and needs none to run.
-    Self = Any
+    # Python 3.10 has no such type; this is for documentation.
+    Self = TypeVar("Self")
 Floats = NDArray[np.floating[Any]]
 #: The weights and the labels of samples, where they have some.
 Weights = NDArray[np.float64] | None

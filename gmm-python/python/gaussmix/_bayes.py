@@ -14,7 +14,7 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import Floats, Missing, checked_weights, n_threads, note_missing, validated
+from ._arrays import Floats, Missing, Self, checked_weights, n_threads, note_missing, validated
 from ._gpu import on_host
 from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
@@ -59,8 +59,6 @@ class MixturePosterior(Estimator):
     warmup : int or None, default=None -- The iterations before the first draw. By default what usually suffices for the sampler.
     draws : int or None, default=None -- The draws of each chain. By default 1000; 200 of each walker.
     thin : int or None, default=None -- The iterations for a draw. By default what usually suffices for the sampler.
-    random_state
-    device, float64, n_jobs, missing
     progress : bool, default=False -- Whether to show how far the run has come, on stderr.
     Attributes:
     draws_ : dict of str to ndarray
@@ -119,15 +117,14 @@ class MixturePosterior(Estimator):
         *,
         init: AnyMixture | None = None,
         resume: str | os.PathLike[str] | None = None,
-    ) -> MixturePosterior:
+    ) -> Self:
         """Make all draws. Ctrl-C ends the run; `go_on` makes those that are left.
-        Parameters: X, y, sample_weight
+        Parameters:
         init : Mixture, estimator or None, default=None
             A mixture near which the chains start. By default it is the best of ten fits by EM.
         resume : str or path-like, default=None
             The prefix of a run that `save` or the command ``gmm mcmc`` has written, to go on with. The data and all
             parameters must be the same, except for a larger number of draws.
-        Returns: self : MixturePosterior -- With the draws.
         """
         measured = X if isinstance(X, Measurements) else None
         X = X.X if isinstance(X, Measurements) else X
@@ -150,10 +147,9 @@ class MixturePosterior(Estimator):
             self._chains = _core.Chains(x, weights, options, start, saved, self.missing, noise)
             return self.go_on()
 
-    def go_on(self, draws: int | None = None) -> MixturePosterior:
+    def go_on(self, draws: int | None = None) -> Self:
         """Make the draws that are left of an interrupted run, or more of a finished one.
         Parameters: draws : int or None, default=None -- The number of draws of each chain in all; by default as many as before.
-        Returns: self : MixturePosterior -- With the draws.
         """
         check_is_fitted(self, "_chains")
         if draws is not None:
@@ -180,33 +176,26 @@ class MixturePosterior(Estimator):
         return [Mixture._of(_core.Mixture(w, m, c, self.covariance_type), names) for w, m, c in draws]
 
     def summary(self) -> str:
-        """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings.
-        Returns: table : str -- The table as text.
-        """
+        """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings."""
         check_is_fitted(self)
         return self._chains.summary()[0]
 
     def r_hat(self) -> dict[str, float]:
-        """Return the rank-normalised split R-hat of each parameter; above 1.01 the chains do not agree.
-        Returns: values : dict of str to float -- By CmdStan's names of the parameters, with indices from 1.
-        """
+        """Return the rank-normalised split R-hat of each parameter, by CmdStan's names; above 1.01 the chains do not agree."""
         check_is_fitted(self)
         return {name: numbers[-1] for name, numbers in self._chains.summary()[2]}
 
     def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write what the command ``gmm mcmc`` writes: a CSV in CmdStan's layout for each chain, and PREFIX.npz.
+        """Write what the command ``gmm mcmc`` writes, a CSV in CmdStan's layout for each chain and PREFIX.npz, and return the files.
         Parameters:
         prefix : str or path-like -- The beginning of the names of the files.
         overwrite : bool, default=False -- Whether to replace existing files.
-        Returns: files : list of str -- The files.
         """
         check_is_fitted(self)
         return [os.fspath(path) for path in self._chains.save(os.fspath(prefix), overwrite)]
 
     def to_arviz(self) -> Any:
-        """Return the draws as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`.
-        Returns: data : arviz.InferenceData or xarray.DataTree -- With the groups `posterior` and `sample_stats`.
-        """
+        """Return the draws and their statistics as ArviZ has them: `InferenceData`, or from ArviZ 1 on a `DataTree`."""
         check_is_fitted(self)
         # Its functions differ by version.
         arviz: Any = import_module("arviz")

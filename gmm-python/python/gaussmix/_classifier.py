@@ -92,10 +92,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
-        Parameters: X
-        y : array-like of shape (n_samples,) -- The class of each sample.
-        sample_weight
-        Returns: self : object -- The fitted classifier.
+        Parameters: y : array-like of shape (n_samples,) -- The class of each sample.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the class of each sample")
@@ -194,24 +191,14 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         return scores.astype(np.float32) if narrow else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the most probable class of each sample.
-        Parameters: X
-        Returns: labels : ndarray of shape (n_samples,) -- The classes.
-        """
+        """Return the most probable class of each sample, (n_samples,)."""
         joint = self._joint(X)
         return beside(self.classes_[joint.argmax(axis=1)], X)
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Return the logarithm of the probability of each class for each sample.
-        Parameters: X
-        Returns: log_proba : ndarray of shape (n_samples, n_classes) -- The logarithms, in the order of `classes_`.
-        """
+        """Return the logarithm of the probability of each class for each sample, (n_samples, n_classes), in the order of `classes_`."""
         return beside(log_softmax(self._joint(X), axis=1), X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probability of each class for each sample.
-        Parameters: X
-        Returns:
-        proba : ndarray of shape (n_samples, n_classes) -- The probabilities, which sum to 1 for each sample, in the order of `classes_`.
-        """
+        """Return the probability of each class for each sample, (n_samples, n_classes), in the order of `classes_`."""
         return beside(softmax(self._joint(X), axis=1), X)

@@ -11,9 +11,8 @@ _Documented = TypeVar("_Documented")
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
 
-#: The entries of parameters that stand in docstrings by their names alone.
+#: The entries of common parameters, which a docstring has only where it says something else.
 _TABLE = """\
-Parameters:
 X : array-like of shape (n_samples, n_features) -- The samples.
 y : Ignored -- Not used, present by convention.
 sample_weight : array-like of shape (n_samples,), default=None -- A sample of weight 2 counts as two.
@@ -66,47 +65,77 @@ sequence_weight : array-like of shape (n_sequences,), default=None -- A sequence
 path : str or path-like -- The file; its name ends in .json or .npz.
 noise : array-like, default=None -- The covariances of the samples' noise, in a shape of `Measurements`, unless `X` is that.
 projection : array-like of shape (n_samples, n_columns, n_features), default=None -- The matrices that project true values.
+n_samples : int, default=1 -- How many.
+data : array-like of shape (n, d) or (n,) -- The rows.
+newdata : array-like of shape (n_rows, d) -- The rows.
+control : emControl, default=emControl() -- When EM ends.
+modelName : str -- The model.
+ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
 Xerr : array-like of shape (n_samples, n_features, n_features) -- The covariances of the samples' noise.
 """
 #: The same by name, in numpydoc's form.
 PARAMETERS: dict[str, str] = {}
 
+#: A default that the signature may have otherwise.
+_DEFAULT = re.compile(r"(?<=, default=)('\w*'|True|False)$", re.MULTILINE)
 _HEADING = "Parameters\n----------\n"
 #: Where the entry of a parameter begins.
-_ENTRY = re.compile(r"^(?=\S+(?:, \w+)* : )", re.MULTILINE)
-
-
+_ENTRY = re.compile(r"^(?=\S+(?:, [\w*]+)* : )", re.MULTILINE)
 #: The beginning of a section in the short form.
-_SHORT = re.compile(r"^( *)(Parameters|Returns|Attributes|See Also|References|Examples):(?: (\S.*))?$", re.MULTILINE)
+_SHORT = re.compile(r"(Parameters|Returns|Attributes|See Also|References|Examples):(?: (\S.*))?")
+#: The beginning of a section that follows the parameters, in numpydoc's form.
+_AFTER = re.compile(r"^\w+( Also)?\n--+$", re.MULTILINE)
+#: What a summary says of the result.
+_RESULT = re.compile(r"(?:^R|[,;] (?:and )?r)eturn (.*?\.)(?= |$)", re.MULTILINE)
+#: Names of types in annotations, as documentation has them.
+_TYPES = {**dict.fromkeys(("NDArray", "ndarray", "Floats", "Float64", "States"), "ndarray"), "Any": "object"}
 
 
-def filled(text: str) -> str:
+def filled(
+    text: str, names: Mapping[str, str] = MappingProxyType({}), returns: str | None = None, entries: Mapping[str, str] = PARAMETERS
+) -> str:
     """Return a docstring in numpydoc's form.
 
     In the short form a section begins as with ``Parameters:``, needs no blank line before it, and ends at a blank line or
-    at another section. An entry may be ``name : type -- text`` in one line, and parameters of the table stand by their
-    names alone, as in ``Parameters: X, sample_weight``. What is in ``Examples:`` and its like stays as it is.
+    at another section. An entry may be ``name : type -- text`` in one line, and a name of the table stands for its entry.
+    What is in ``Examples:`` and its like stays as it is.
+
+    `names` are those of the parameters in the signature, with their defaults: what has no entry gets that of `entries`.
+    `returns` is the type of the result, which the summary describes after the word return, unless a section does.
     """
     lines: list[str] = []
-    # The indentation of the section that a line is in.
-    indent: str | None = None
-    for line in text.split("\n"):
-        if start := _SHORT.match(line):
-            if lines and lines[-1].strip():
+    has_entries = False
+    for line in inspect.cleandoc(text).split("\n"):
+        if start := _SHORT.fullmatch(line):
+            if lines and lines[-1]:
                 lines.append("")
-            before, name, entry = start.groups()
-            lines += [before + name, before + "-" * len(name)]
-            indent = None if name in ("See Also", "References", "Examples") else before
+            name, entry = start.groups()
+            lines += [name, "-" * len(name)]
+            has_entries = name not in ("See Also", "References", "Examples")
             if entry is None:
                 continue
-            line = before + entry
-        elif not line.strip():
-            indent = None
-        if indent is None or line.startswith(indent + " "):
-            lines.append(line)
-        else:
-            lines += (indent + part for part in _entry(line.strip()))
-    return "\n".join(lines)
+            line = entry
+        elif not line:
+            has_entries = False
+        lines += _entry(line) if has_entries and not line.startswith(" ") else [line]
+    head, heading, rest = "\n".join(lines).partition(_HEADING)
+    section, _, after = rest.partition("\n\n")
+    if not heading and (found := _AFTER.search(head)):
+        head, after = head[: found.start()], head[found.start() :]
+    own = _divided(section)
+    given = {
+        name: own.pop(name, "") or _DEFAULT.sub(lambda found: default if default[:1] in "'TF" else found[0], entries.get(name, ""), 1)
+        for name, default in names.items()
+    }
+    # Where the signature has them, this stands for its other parameters.
+    own.pop("**params", "")
+    shown = [entry for entry in (*given.values(), *own.values()) if entry]
+    parts = [head.rstrip(), _HEADING + "\n".join(shown) if shown else ""]
+    if returns is not None and "Returns\n----" not in after:
+        result = _RESULT.search(head.partition("\n")[0])
+        about = f"{result[1][0].upper()}{result[1][1:]}" if result else "This object." if returns == "Self" else ""
+        parts.append(f"Returns\n-------\n{returns.replace('Self', 'object')}\n    {about}" if about else "")
+    return "\n\n".join(part for part in (*parts, after) if part)
 
 
 def _entry(entry: str) -> list[str]:
@@ -117,26 +146,57 @@ def _entry(entry: str) -> list[str]:
     return [head, 4 * " " + about] if separator else [entry]
 
 
-PARAMETERS.update((entry.split(" : ")[0], entry.rstrip()) for entry in _ENTRY.split(filled(_TABLE)) if " : " in entry)
+def _divided(section: str) -> dict[str, str]:
+    """Return the entries of a section by name; an entry of several names is that of each."""
+    entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry.strip())
+    return {name: f"{name} : {about}" for names, _, about in entries for name in names.split(", ")}
 
 
-def documented(thing: _Documented) -> _Documented:
-    """Fill in the docstring of a function, or those of a class and of its methods.
+PARAMETERS.update(_divided("\n".join(line for text in _TABLE.split("\n") for line in _entry(text))))
+
+
+def type_of(annotation: Any) -> str | None:
+    """Return the type of a result as documentation has it; None where there is no result."""
+    if annotation in (None, "None", inspect.Signature.empty):
+        return None
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    # Without the modules.
+    text = re.sub(r"~|\b(?:\w+\.)+(?=\w)", "", text)
+    return _TYPES.get(text.partition("[")[0], text)
+
+
+#: The functions and classes whose docstrings are filled in.
+_DONE: set[Any] = set()
+
+
+def documented(thing: _Documented, entries: Mapping[str, str] = PARAMETERS) -> _Documented:
+    """Fill in the docstring of a function, or those of a class and of its methods; that of the class has these entries.
 
     A public method without one has that of the class whose method it overrides.
     """
-    members = {"": thing, **(vars(thing) if isinstance(thing, type) else {})}
-    for name, member in members.items():
+    for name, member in {"": thing, **(vars(thing) if isinstance(thing, type) else {})}.items():
         # Class methods, and scikit-learn's methods that are not always there, hold the function.
         holder: Any = getattr(member, "__func__", getattr(member, "fn", member))
-        if not isinstance(holder, type | FunctionType):
+        if not isinstance(holder, type | FunctionType) or holder in _DONE or name.startswith("_") and name != "__call__":
             continue
-        if holder.__doc__ is None and not name.startswith("_"):
-            bases = thing.__mro__[1:] if isinstance(thing, type) else ()
-            holder.__doc__ = next((vars(base)[name].__doc__ for base in bases if name in vars(base)), None)
-        if holder.__doc__ and _SHORT.search(holder.__doc__):
-            holder.__doc__ = filled(holder.__doc__)
+        _DONE.add(holder)
+        if holder.__doc__ is None and isinstance(thing, type):
+            holder.__doc__ = next((vars(base)[name].__doc__ for base in thing.__mro__[1:] if name in vars(base)), None)
+        if holder.__doc__:
+            names, returns = _signature(holder)
+            holder.__doc__ = filled(holder.__doc__, names, returns, PARAMETERS if name else entries)
     return thing
+
+
+def _signature(thing: Any) -> tuple[dict[str, str], str | None]:
+    """Return the names of the parameters, with their asterisks and defaults, and the type of the result; nothing of a class of C."""
+    try:
+        signature = inspect.signature(thing)
+    except ValueError:
+        return {}, None
+    returns = None if isinstance(thing, type) else type_of(signature.return_annotation)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name not in ("self", "cls")]
+    return {re.split("[:=]", str(parameter))[0]: repr(parameter.default) for parameter in parameters}, returns
 
 
 def document() -> None:
@@ -176,33 +236,11 @@ def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
     """
 
     def change(cls: _Class) -> _Class:
-        own = _entries(cls)
-        if not own:
-            return cls
-        own.pop("**params", None)
-        head, rest = inspect.cleandoc(cls.__doc__ or "").split(_HEADING)
-        after = rest.split("\n\n")[1:]
-        entries = {**_entries(estimator), **own}
-        signature = inspect.signature(cls).parameters
-        parameters = "\n".join(
-            re.sub(r"default=(True|False)", f"default={signature[name].default}", entries[name], count=1) for name in signature
-        )
-        cls.__doc__ = "\n\n".join([f"{head}{_HEADING}{parameters}", *after])
-        return cls
+        return documented(cls, {**PARAMETERS, **_entries(estimator)})
 
     return change
 
 
-def description_of(thing: Any, parameter: str) -> str:
-    """Return the description of a parameter of a class or function, in one line."""
-    entry = _entries(thing).get(parameter, "")
-    return " ".join(entry.split("\n", 1)[-1].split())
-
-
 def _entries(thing: Any) -> dict[str, str]:
     """Return what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
-    if documented(thing).__doc__ is None:
-        return {}
-    section = inspect.cleandoc(thing.__doc__).split(_HEADING)[1].split("\n\n")[0]
-    entries = (entry.rstrip().partition(" : ") for entry in _ENTRY.split(section) if entry)
-    return {name: f"{name} : {about}" for names, _, about in entries for name in names.split(", ")}
+    return _divided((documented(thing).__doc__ or "").partition(_HEADING)[2].partition("\n\n")[0])

@@ -100,7 +100,6 @@ class GaussianMixture(Fitting):
     decay : float, default=0.7
         How fast `partial_fit` forgets early chunks, above 0.5 and at most 1: the chunk of number t, counted from 0,
         has the share (t + 1) ** -decay.
-    n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random, instead of being an error. The likelihood of a
         sample is then that of its observed values, and a fit maximises it exactly. An array in a GPU's memory is
@@ -209,15 +208,13 @@ class GaussianMixture(Fitting):
         covariance_type: str | None = None,
         **params: Any,
     ) -> Self:
-        """Make a fitted estimator of the parameters of a mixture.
+        """Return an estimator, as if fitted, of the parameters of a mixture.
         Parameters:
         weights : array-like of shape (n_components,), or Mixture
             The weights, which sum to 1; or a mixture, which has means, covariances and names of features too.
         means : array-like of shape (n_components, n_features), default=None
             The means; where they are float32, so are the attributes, if float32 holds the mixture.
-        covariances, covariance_type
         **params : dict -- Other parameters of the estimator.
-        Returns: gm : GaussianMixture -- The estimator, as if fitted.
         """
         narrow = np.asarray(means).dtype == np.float32
         if not isinstance(weights, Mixture):
@@ -231,24 +228,15 @@ class GaussianMixture(Fitting):
         return cls._of(weights._engine, dtype, {"feature_names": weights.feature_names}, params)
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the Bayesian information criterion; the lower the better.
-        Parameters: X, sample_weight
-        Returns: bic : float -- -2 log L + p log N, with p parameters and N samples.
-        """
+        """Return the Bayesian information criterion -2 log L + p log N, with p parameters and N samples; the lower the better."""
         return self._criterion("bic", *self._total(X, sample_weight))
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the Akaike information criterion; the lower the better.
-        Parameters: X, sample_weight
-        Returns: aic : float -- -2 log L + 2 p, with p parameters.
-        """
+        """Return the Akaike information criterion -2 log L + 2 p, with p parameters; the lower the better."""
         return self._criterion("aic", *self._total(X, sample_weight))
 
     def icl(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the integrated complete-data likelihood criterion; the lower the better.
-        Parameters: X, sample_weight
-        Returns: icl : float -- The `bic` less twice the sum of the logarithms of the samples' largest probabilities.
-        """
+        """Return the `bic` less twice the sum of the logarithms of the samples' largest probabilities; the lower the better."""
         certain, (total, n) = np.log(self.predict_proba(X).max(axis=1)), self._total(X, sample_weight)
         mean = float(np.average(certain, weights=checked_weights(sample_weight, len(certain))))
         return self._criterion("bic", total, n) - 2.0 * n * mean

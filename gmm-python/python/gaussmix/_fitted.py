@@ -146,7 +146,6 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
         """Write the mixture to a file that the command ``gmm`` and `load` read.
 
         The names of the features (``feature_names_in_``) are written too: ``gmm`` finds the columns of a table by them.
-        Parameters: path
         """
         check_is_fitted(self)
         names = names_in_file(getattr(self, "feature_names_in_", None))
@@ -154,10 +153,8 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:
-        """Read what `save` wrote, or the command ``gmm``.
-        Parameters: path
-        **params : dict -- Parameters of the estimator, which the file does not hold.
-        Returns: gm : object -- The estimator as if fitted, in float64, with ``feature_names_in_`` if the file has names.
+        """Return what `save` wrote, or ``gmm``, as if fitted, in float64, with ``feature_names_in_`` if the file has names.
+        Parameters: **params : dict -- Parameters of the estimator, which the file does not hold.
         """
         engine, found = cls._engine_class.read(os.fspath(path))
         return cls._of(engine, np.dtype(np.float64), found, params)
@@ -187,9 +184,7 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
         return [name for name in signature(cls._theirs).parameters if name in own]
 
     def to_sklearn(self) -> Any:
-        """Return the same mixture as an object of scikit-learn.
-        Returns: gm : object -- Of the class that this one replaces, with the same parameters, and fitted if this one is.
-        """
+        """Return the same mixture as an object of scikit-learn, with the same parameters, and fitted if this one is."""
         if hasattr(self, "means_"):
             self.mixture_._check_no_noise("scikit-learn's class")
         params = self.get_params()
@@ -203,12 +198,11 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
 
     @classmethod
     def from_sklearn(cls, gm: Any, **params: Any) -> Self:
-        """Make a mixture of an object of scikit-learn.
+        """Return a mixture with the parameters of an object of scikit-learn, fitted if that is.
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The mixture, fitted or not; of the class that this one replaces.
         **params : dict -- Parameters that scikit-learn's estimator does not have.
-        Returns: gm : object -- The mixture, with the same parameters, and fitted if the other is.
         """
         own = gm.get_params()
         made = cls(**{name: own[name] for name in cls._shared()}, **params)
@@ -247,31 +241,19 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
             return values.astype(self._value_type(dtype), copy=False)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the most probable component of each sample.
-        Parameters: X
-        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
-        """
+        """Return the most probable component of each sample, (n_samples,), counted from 0; -1 for noise."""
         return self._values("labels", X)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probability of each component for each sample.
-        Parameters: X
-        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
-        """
+        """Return the probability of each component for each sample, (n_samples, n_components), which sum to 1 for each sample."""
         return self._values("responsibilities", X)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Return the log-likelihood of each sample.
-        Parameters: X
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
-        """
+        """Return the log-likelihood of each sample, the logarithm of the density, (n_samples,)."""
         return self._values("scores", X)
 
     def score(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the mean log-likelihood of a sample.
-        Parameters: X, y, sample_weight
-        Returns: log_likelihood : float -- The mean, by weight.
-        """
+        """Return the mean log-likelihood of a sample, by weight."""
         if not hasattr(self, "means_"):
             check_is_fitted(self)
         if sample_weight is None and not self.reproducible and self._takes(X):
@@ -292,7 +274,6 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
             For multiple imputation: how many times the missing values are drawn from their distribution given the
             observed values of their sample. By default they are replaced by the means of that distribution, which
             vary less than the data does.
-        random_state
         Returns:
         X : ndarray of shape (n_samples, n_features) or (draws, n_samples, n_features)
             The samples without gaps, in their own type; what is observed is as it was.
@@ -311,7 +292,6 @@ class Fitted(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn has
 
     def sample(self, n_samples: int = 1) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-        Parameters: n_samples : int, default=1 -- How many.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.

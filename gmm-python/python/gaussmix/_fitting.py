@@ -97,10 +97,7 @@ class Fitting(Fitted):
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
-        """Fit the mixture.
-        Parameters: X, y, sample_weight, labels
-        Returns: self : object -- The fitted mixture.
-        """
+        """Fit the mixture."""
         with self._samples(X, sample_weight, labels) as samples, self._task(X, y, sample_weight, self._with) as samples.task:
             self._fit(samples)
         return self
@@ -109,13 +106,7 @@ class Fitting(Fitted):
     def fit_predict(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
     ) -> NDArray[np.int64]:
-        """Fit the mixture, and give the most probable component of each sample.
-        Parameters: X, y, sample_weight, labels
-        Returns:
-        labels : ndarray of shape (n_samples,)
-            The components, which are those that `predict` gives afterwards; under `labels` one of those that a
-            sample may belong to.
-        """
+        """Fit the mixture, and return what `predict` gives then, (n_samples,); under `labels` a component that the sample may belong to."""
         with self._samples(X, sample_weight, labels) as samples, self._task(X, y, sample_weight, self._with) as samples.task:
             return beside(self._fit(samples).labels(self._mixture()), X)
 
@@ -127,8 +118,6 @@ class Fitting(Fitted):
         The first chunk is fitted as by `fit`, unless the mixture is fitted already. Then each chunk contributes its
         statistics to a moving average, from which the parameters follow: stepwise EM, or stochastic variational
         inference. Chunks should be random samples of the same data.
-        Parameters: X, y, sample_weight
-        Returns: self : object -- The mixture after the chunk.
         """
         if not hasattr(self, "means_"):
             with self._samples(X, sample_weight) as samples, warnings.catch_warnings():

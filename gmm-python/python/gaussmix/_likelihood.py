@@ -55,10 +55,7 @@ class Evaluation:
         return self._evaluate(_core.Data.totals, weights, means, covariances, True)
 
     def score_samples(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the log-likelihood of each sample, without its weight.
-        Parameters: weights, means, covariances
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
-        """
+        """Return the log-likelihood of each sample, (n_samples,), without its weight."""
         return self._evaluate(_core.Data.scores, weights, means, covariances)
 
     def gradient(
@@ -69,7 +66,6 @@ class Evaluation:
         Each entry of the arrays is a variable of its own: the weights need not sum to 1, and the two mirrored entries
         of a covariance matrix are two variables with the same derivative. A component of weight 0 has one by its weight
         too.
-        Parameters: weights, means, covariances
         Returns:
         value : float -- The total log-likelihood.
         by_weights : ndarray of shape (n_components,) -- Its derivatives by the weights.
@@ -79,23 +75,16 @@ class Evaluation:
         return self._evaluate(_core.Data.gradient, weights, means, covariances)
 
     def score_function(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the score function: the derivatives of each sample's log-likelihood by the sample.
-        Parameters: weights, means, covariances
-        Returns:
-        by_samples : ndarray of shape (n_samples, n_features)
-            The derivatives, without the weights of the samples; 0 by a value that is missing.
-        """
+        """Return the score function, (n_samples, n_features): the derivatives of each sample's log-likelihood by it, 0 if missing."""
         if self._measured:
             raise ValueError("score_function knows no noise; give samples without noise")
         return self._evaluate(_core.Data.score_function, weights, means, covariances)
 
     def statistics(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> _core.Statistics:
-        """Return the sufficient statistics under a mixture, from which an M-step follows.
+        """Return the sufficient statistics under a mixture: counts, means and scatter of the components, and the log-likelihood.
 
         They are a value: ``a + b`` are those of the samples of both, ``bytes(a)`` and `Statistics.from_bytes` carry
         them from one computer to another, and ``a.to_mixture()`` is the M-step.
-        Parameters: weights, means, covariances
-        Returns: statistics : Statistics -- Counts, means and scatter of the components, and the log-likelihood.
         """
         return self._evaluate(_core.Data.e_step, weights, means, covariances)
 
@@ -114,11 +103,9 @@ class Likelihood(Evaluation):
         The samples. float32 is computed in float32 with sums in float64, other types in float64. An array in a
         GPU's memory (of PyTorch, CuPy, JAX or another library that knows DLPack) stays on that GPU. Of
         :class:`gaussmix.deconvolution.Measurements` the likelihood is that of the mixture of their true values.
-    sample_weight
     device : str, default='auto'
         Where to compute: 'auto', 'cpu', 'cuda', 'cuda:N', 'cuda:all', a list such as 'cuda:0,2', or 'reference'.
         'auto' chooses before the first result; for an array in a GPU's memory it is that GPU, as 'cuda' is.
-    covariance_type, float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. The likelihood of a sample is then that of its
         observed values. An array in a GPU's memory is copied to the host first.
@@ -214,14 +201,13 @@ class Likelihood(Evaluation):
 
 
 def inner_products(rows: ArrayLike, matrix: ArrayLike, *, device: str = "auto") -> Floats:
-    """Multiply rows with the rows of a matrix: ``rows @ matrix.T``.
+    """Return the products of rows with the rows of a matrix, (n, m): ``rows @ matrix.T``.
 
     For many products with the same matrix, :class:`InnerProducts` keeps it in the device.
     Parameters:
     rows : array-like of shape (n, d) -- The rows, float32 or float64; other types become float64.
     matrix : array-like of shape (m, d) -- The matrix.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
-    Returns: products : ndarray of shape (n, m) -- The products.
     Examples:
     >>> from gaussmix import inner_products
     >>> inner_products([[1.0, 2.0]], [[1.0, 0.0], [3.0, 4.0]])
@@ -243,22 +229,20 @@ class InnerProducts:
         self._resident = _core.InnerProducts(self._matrix, device)
 
     def __call__(self, rows: ArrayLike) -> Floats:
-        """Return ``rows @ matrix.T``.
+        """Return ``rows @ matrix.T``, (n, m), in the type of the matrix.
         Parameters: rows : array-like of shape (n, d) -- The rows.
-        Returns: products : ndarray of shape (n, m) -- The products, in the type of the matrix.
         """
         return self._resident.products(check_array(_arrays.na_as_nan(rows), dtype=self._matrix.dtype, ensure_all_finite=False))
 
 
 def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
-    """Compute the Gaussian kernel exp(-gamma ‖x - y‖²) of rows.
+    """Return the Gaussian kernel exp(-gamma ‖x - y‖²) of rows, (n, m), or (n,) with `pairs`.
     Parameters:
     a : array-like of shape (n, d) -- Rows, float32 or float64; other types become float64.
     b : array-like of shape (m, d) -- Rows.
     gamma : float -- A number above 0.
     pairs : bool, default=False -- Whether row i of `a` goes with row i of `b` only, instead of each with each.
     device : str, default='auto' -- Where to compute; a GPU computes in float32 only.
-    Returns: values : ndarray of shape (n, m), or (n,) with `pairs` -- The values.
     Examples:
     >>> from gaussmix import gaussian_kernel
     >>> gaussian_kernel([[0.0], [1.0]], [[0.0]], gamma=0.5).round(4)

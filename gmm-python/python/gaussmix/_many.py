@@ -80,7 +80,6 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         groups : array-like of shape (n_samples,), default=None -- The group of each sample: numbers, texts or times.
         sample_weight : array-like of shape (n_samples,), default=None
             A sample of weight 2 counts as two. For a sequence, the weights of all groups one after the other.
-        Returns: self : object -- The mixtures.
         """
         template = self._template()
         is_joined = groups is None
@@ -184,17 +183,11 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return fitted
 
     def predict(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.int64]:
-        """Give the most probable component of each sample under the mixture of its group.
-        Parameters: X, groups
-        Returns: labels : ndarray of shape (n_samples,) -- The components; -1 where the fit of the group failed.
-        """
+        """Return the most probable component of each sample under the mixture of its group, (n_samples,); -1 where its fit failed."""
         return self._evaluate(X, groups, "labels")
 
     def score_samples(self, X: ArrayLike, groups: ArrayLike) -> NDArray[np.float64]:
-        """Give the log-likelihood of each sample under the mixture of its group.
-        Parameters: X, groups
-        Returns: scores : ndarray of shape (n_samples,) -- The log-likelihoods; NaN where the fit of the group failed.
-        """
+        """Return the log-likelihood of each sample under the mixture of its group, (n_samples,); NaN where its fit failed."""
         return self._evaluate(X, groups, "scores")
 
     def _evaluate(self, X: Any, groups: Any, method: str) -> NDArray[Any]:
@@ -257,13 +250,12 @@ def fit_many(
     checkpoint: str | os.PathLike[str] | None = None,
     verbose: int = 0,
 ) -> ManyMixtures:
-    """Fit a mixture to each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
+    """Return a mixture for each of many groups of samples: ``ManyMixtures(estimator).fit(X, groups)``.
     Parameters:
     X : array-like of shape (n_samples, n_features), or a sequence of such -- As of `ManyMixtures.fit`.
     estimator : GaussianMixture or BayesianGaussianMixture -- The estimator with the parameters of all fits.
     groups, sample_weight : array-like of shape (n_samples,), default=None -- As of `ManyMixtures.fit`.
     checkpoint, verbose : object -- As of `ManyMixtures`.
-    Returns: many : ManyMixtures -- The mixtures.
     """
     return ManyMixtures(estimator, checkpoint=checkpoint, verbose=verbose).fit(X, groups, sample_weight)
 

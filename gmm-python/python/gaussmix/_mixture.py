@@ -96,23 +96,20 @@ class Regression:
         return self._engine.covariances
 
     def weights(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the weight of each component for each sample.
+        """Return the weight of each component for each sample, (n_samples, n_components).
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
-        Returns: weights : ndarray of shape (n_samples, n_components) -- The weights.
         """
         return self._engine.weights(self._x(X))
 
     def means(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the mean of each component for each sample.
+        """Return the mean of each component for each sample, (n_samples, n_components, n_wanted).
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
-        Returns: means : ndarray of shape (n_samples, n_components, n_wanted) -- The means.
         """
         return self._engine.means(self._x(X))
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the mean of the wanted features for each sample.
+        """Return the mean of the wanted features for each sample, (n_samples, n_wanted).
         Parameters: X : array-like of shape (n_samples, n_given) -- The given features.
-        Returns: mean : ndarray of shape (n_samples, n_wanted) -- The means.
         """
         return self._engine.predict(self._x(X))[0]
 
@@ -126,7 +123,6 @@ class Mixture:
     weights : array-like of shape (n_components,) -- The weights, which sum to 1.
     means : array-like of shape (n_components, n_features) -- The means.
     covariances : array-like -- The covariances, in the shape of their type.
-    covariance_type
     feature_names : sequence of str, default=None -- The names of the features.
     Examples:
     >>> from gaussmix import Mixture
@@ -254,9 +250,7 @@ class Mixture:
         return self._engine.noise
 
     def without_noise(self) -> Mixture:
-        """Return the Gaussians alone.
-        Returns: mixture : Mixture -- Their mixture, with weights of sum 1.
-        """
+        """Return the mixture of the Gaussians alone, with weights of sum 1."""
         return Mixture._of(self._engine.without_noise(), self._names)
 
     def _check_no_noise(self, what: str) -> None:
@@ -296,42 +290,28 @@ class Mixture:
         return X if isinstance(X, _core.Statistics) else self._data(X, *how, sample_weight).e_step(self._engine)
 
     def score_samples(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
-        """Return the log-likelihood of each sample.
-        Parameters: X, device, n_jobs, missing
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
-        """
+        """Return the log-likelihood of each sample, the logarithm of the density, (n_samples,)."""
         return beside(self._data(X, device, n_jobs, missing).scores(self._engine), X)
 
     def predict(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.int64]:
-        """Return the most probable component of each sample.
-        Parameters: X, device, n_jobs, missing
-        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0; -1 for noise.
-        """
+        """Return the most probable component of each sample, (n_samples,), counted from 0; -1 for noise."""
         return beside(self._data(X, device, n_jobs, missing).labels(self._engine), X)
 
     def predict_proba(self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False) -> NDArray[np.float64]:
-        """Return the probability of each component for each sample.
-        Parameters: X, device, n_jobs, missing
-        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities, which sum to 1 for each sample.
-        """
+        """Return the probability of each component for each sample, (n_samples, n_components), which sum to 1 for each sample."""
         return beside(self._data(X, device, n_jobs, missing).responsibilities(self._engine), X)
 
     def score_function(
         self, X: ArrayLike, *, device: str = "auto", n_jobs: int | None = None, missing: bool = False
     ) -> NDArray[np.float64]:
-        """Return the score function: the derivatives of each sample's log-likelihood by the sample.
+        """Return the score function, (n_samples, n_features): the derivatives of each sample's log-likelihood by it, 0 if missing.
 
         It points to where the density rises.
-        Parameters: X, device, n_jobs, missing
-        Returns: by_samples : ndarray of shape (n_samples, n_features) -- The derivatives; 0 by a value that is missing.
         """
         return beside(self._data(X, device, n_jobs, missing).score_function(self._engine), X)
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw samples: those that scikit-learn draws for the same `random_state`.
-        Parameters:
-        n_samples : int, default=1 -- How many.
-        random_state
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.
@@ -380,23 +360,21 @@ class Mixture:
         return None if self._names is None else [self._names[feature] for feature in features]
 
     def marginal(self, features: Feature | Sequence[Feature]) -> Mixture:
-        """Return the distribution of some features alone.
+        """Return the distribution of some features alone, of the same type of covariances.
         Parameters:
         features : int, str or sequence of int or str
             The features that stay, by number, counted from 0, or by name, in this order in the result; or a mask of
             all features.
-        Returns: marginal : Mixture -- The mixture, of the same type of covariances.
         """
         numbers = self._features(features)
         return Mixture._of(self._engine.marginal(numbers), self._named(numbers))
 
     def condition(self, given: Mapping[Any, float]) -> Mixture:
-        """Return the distribution of the other features, given values of some.
+        """Return the distribution of the other features, given values of some, of the same type of covariances.
 
         Each component has its mean and covariance given the values, and a weight in proportion to its density at them.
         The mean of the result is what `GaussianMixture.impute` fills in.
         Parameters: given : mapping of int or str to float -- Features, by number, counted from 0, or by name, and their values.
-        Returns: conditional : Mixture -- The mixture, of the same type of covariances.
         Examples:
         >>> from gaussmix import Mixture
         >>> given = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]]).condition({0: 2.0})
@@ -412,11 +390,10 @@ class Mixture:
         return Mixture._of(self._engine.condition(values), self._named(rest))
 
     def regression(self, given: Feature | Sequence[Feature], wanted: Feature | Sequence[Feature] | None = None) -> Regression:
-        """Return some features given others, as a function of many samples.
+        """Return some features given others, as a function of many samples: weights, means and covariances of the wanted features.
         Parameters:
         given : int, str or sequence of int or str -- The features that are given, by number, counted from 0, or by name.
         wanted : int, str or sequence of int or str, default=None -- The features that are wanted; by default all others.
-        Returns: regression : Regression -- Weights, means and covariances of the wanted features.
         Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.5, 1.0]]])
@@ -437,21 +414,15 @@ class Mixture:
         return self._engine
 
     def cdf(self, x: ArrayLike, *, feature: Feature | None = None) -> Any:
-        """Return the probability that one feature of a sample is at most ``x``.
-        Parameters:
-        x : array-like -- Numbers, in an array of any shape.
-        feature
-        Returns: p : float or ndarray of the shape of x -- The probabilities, with all their digits also far below the means.
+        """Return the probabilities, in the shape of `x`, that one feature of a sample is at most that; exact also far below the means.
+        Parameters: x : array-like -- Numbers, in an array of any shape.
         """
         values = np.asarray(x, dtype=np.float64)
         return self._of_one(feature).cdf(values.ravel()).reshape(values.shape)[()]
 
     def quantile(self, p: ArrayLike, *, feature: Feature | None = None) -> Any:
-        """Return the values that one feature of a sample is below with given probabilities.
-        Parameters:
-        p : array-like -- Probabilities from 0 to 1, in an array of any shape.
-        feature
-        Returns: x : float or ndarray of the shape of p -- The quantiles; infinite for 0 and 1.
+        """Return the values, in the shape of `p`, that one feature of a sample is below with these probabilities; infinite for 0 and 1.
+        Parameters: p : array-like -- Probabilities from 0 to 1, in an array of any shape.
         Examples:
         >>> from gaussmix import Mixture
         >>> Mixture([0.5, 0.5], [[-3.0], [3.0]], [[[1.0]], [[1.0]]]).quantile([0.025, 0.975]).round(4)
@@ -462,9 +433,7 @@ class Mixture:
 
     def hdr(self, level: float = 0.95, *, feature: Feature | None = None) -> Region:
         """Return the region of highest density of one feature: the shortest that has a probability.
-        Parameters:
-        level : float, default=0.95 -- The probability, above 0 and below 1.
-        feature
+        Parameters: level : float, default=0.95 -- The probability, above 0 and below 1.
         Returns: region : Region -- Its `intervals`, (n_intervals, 2), and the `density` at all of their ends [1]_.
         References:
         .. [1] Hyndman, R. J. (1996). Computing and graphing highest density regions. The American Statistician 50.
@@ -473,9 +442,7 @@ class Mixture:
 
     def on_axis(self, n_points: int = 200, *, feature: Feature | None = None) -> OnAxis:
         """Return the density of one feature at places along its axis, for a plot.
-        Parameters:
-        n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
-        feature
+        Parameters: n_points : int, default=200 -- The number of places, evenly from the quantile at 0.001 to that at 0.999.
         Returns:
         axis : OnAxis
             The places `x`, `density`, `cdf` (the distribution function), and `components`, (n_points, n_components),
@@ -491,45 +458,29 @@ class Mixture:
         return self._engine, second._engine
 
     def cauchy_schwarz(self, other: AnyMixture) -> float:
-        """Return the Cauchy-Schwarz divergence from another mixture, in closed form.
-        Parameters: other
-        Returns: divergence : float -- -log(∫pq / √(∫p² ∫q²)): 0 for equal densities alone, and the same both ways.
-        """
+        """Return the Cauchy-Schwarz divergence -log(∫pq / √(∫p² ∫q²)), the same both ways, and 0 for equal densities alone."""
         return _core.Mixture.cauchy_schwarz(*self._with(other))
 
     def l2_distance(self, other: AnyMixture) -> float:
-        """Return the distance of the densities in L², in closed form.
-        Parameters: other
-        Returns: distance : float -- √∫(p - q)².
-        """
+        """Return the distance √∫(p - q)² of the densities in L², in closed form."""
         return _core.Mixture.l2_distance(*self._with(other))
 
     def kl_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
-        """Estimate the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p).
-        Parameters: other
-        n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
-        random_state
-        Returns:
-        estimate : Estimate -- The divergence in nats, `value`, and its `standard_error`; the same `random_state` gives the same bits.
+        """Return the Kullback-Leibler divergence ∫ p log(p/q) of another mixture (q) from this one (p) in nats, estimated from samples.
+        Parameters: n_samples : int, default=100_000 -- How many samples of this mixture are drawn.
         """
         mine, others = self._with(other)
         return Estimate(*mine.kl_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def js_divergence(self, other: AnyMixture, n_samples: int = 100_000, random_state: RandomState = None) -> Estimate:
-        """Estimate the Jensen-Shannon divergence, the mean divergence of both mixtures from their mean.
-        Parameters: other
-        n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
-        random_state
-        Returns: estimate : Estimate -- The divergence in nats, from 0 to log 2, as `value`, and its `standard_error`.
+        """Return the Jensen-Shannon divergence, that of both mixtures from their mean, from 0 to log 2 nats, estimated from samples.
+        Parameters: n_samples : int, default=100_000 -- How many samples of each mixture are drawn.
         """
         mine, others = self._with(other)
         return Estimate(*mine.js_divergence(others, count(n_samples, "n_samples"), seed_of(random_state)))
 
     def wasserstein(self, other: AnyMixture) -> NDArray[np.float64]:
-        """Return the 2-Wasserstein distance of each component from each of another mixture.
-        Parameters: other
-        Returns: distances : ndarray of shape (n_components, n_components of other) -- The distances, in the units of the data.
-        """
+        """Return the 2-Wasserstein distance, in units of the data, of each component from each of the other, (n_components, of other)."""
         return _core.Mixture.wasserstein(*self._with(other))
 
     def transport(self, other: AnyMixture) -> Transport:
@@ -538,7 +489,6 @@ class Mixture:
         It is the least that it takes to bring the weights of this mixture to those of the other, where a weight is
         moved over the Wasserstein distance of the two components. The 2-Wasserstein distance of the densities is at
         most this [1]_.
-        Parameters: other
         Returns:
         transport : Transport
             The `distance`, in the units of the data, and the `plan`, (n_components, n_components of other): the weight
@@ -550,17 +500,11 @@ class Mixture:
         return Transport(*_core.Mixture.transport(*self._with(other)))
 
     def hellinger_affinity(self, other: AnyMixture) -> NDArray[np.float64]:
-        """Return the Hellinger affinity of each component with each of another mixture.
-        Parameters: other
-        Returns:
-        affinities : ndarray of shape (n_components, n_components of other)
-            ∫√(fg) of the components f and g: 1 for equal ones, 0 for such as have nothing in common.
-        """
+        """Return the Hellinger affinity ∫√(fg) of each component with each of the other, (n_components, of other): 1 for equal ones."""
         return _core.Mixture.hellinger_affinity(*self._with(other))
 
     def product(self, other: AnyMixture) -> tuple[Mixture, float]:
         """Return the normalised product of the densities.
-        Parameters: other
         Returns:
         product : Mixture -- The mixture p·q / ∫p·q, with a component for each pair.
         log_integral : float -- The logarithm of ∫p·q.
@@ -570,11 +514,10 @@ class Mixture:
 
     @staticmethod
     def sum(mixtures: Sequence[AnyMixture], weights: ArrayLike | None = None) -> Mixture:
-        """Return the weighted sum of densities, which has the components of all mixtures.
+        """Return the weighted sum of densities, which has the components of all mixtures, those of the first mixture first.
         Parameters:
         mixtures : sequence of Mixture or estimator -- Mixtures of the same features.
         weights : array-like of shape (n_mixtures,), default=None -- The weight of each, up to a factor; by default all are equal.
-        Returns: sum : Mixture -- The mixture, with the components of the first mixture first.
         """
         if isinstance(mixtures, Mapping) or not isinstance(mixtures, Iterable):
             raise TypeError(f"mixtures is {reprlib.repr(mixtures)}; give a list of mixtures")
@@ -608,7 +551,6 @@ class Mixture:
         order : 'weight', int, str or sequence of int, default='weight'
             'weight' puts the heaviest component first; a feature, by number, counted from 0, or by name, the one
             with the least mean of it; a sequence has the numbers of all components in their new order.
-        Returns: sorted : Mixture -- The mixture.
         Examples:
         >>> from gaussmix import Mixture
         >>> mixture = Mixture([0.2, 0.8], [[0.0], [9.0]], [1.0, 1.0])
@@ -642,17 +584,13 @@ class Mixture:
         relevance : float, default=16.0 -- A component with so many samples moves half of the way to them.
         parameters : {'weights', 'means', 'covariances'} or a sequence of them, default='means'
             What is adapted; the other parameters are those of this mixture.
-        sample_weight, device, n_jobs, missing
-        Returns: adapted : Mixture -- The mixture.
         """
         names = [parameters] if isinstance(parameters, str) else list(parameters)
         statistics = self._statistics(X, sample_weight, (device, n_jobs, missing))
         return Mixture._of(statistics.adapt(self._engine, float(relevance), ",".join(names)), self._names)
 
     def supervector(self) -> NDArray[np.float64]:
-        """Return the means of all components after each other, by which adapted mixtures are compared.
-        Returns: means : ndarray of shape (n_components * n_features,) -- The stacked means.
-        """
+        """Return the means of all components after each other, (n_components * n_features,), by which adapted mixtures are compared."""
         return self._engine.means.ravel()
 
     def fisher_vector(
@@ -674,10 +612,8 @@ class Mixture:
         Parameters:
         X : array-like of shape (n_samples, n_features), or Statistics
             The samples, or their statistics under this mixture (`Likelihood.statistics`).
-        sample_weight
         improved : bool, default=False -- Whether to take the power `alpha` of each number, with its sign, and then to divide by the norm.
         alpha : float, default=0.5 -- The power, above 0 and at most 1.
-        device, n_jobs, missing
         Returns:
         vector : ndarray of shape (n_components * (2 * n_features + 1),)
             The numbers and their order are those of :func:`skimage.feature.fisher_vector`: first of the weights,
@@ -713,17 +649,12 @@ class Mixture:
         return vector
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mixture, with the names of its features, to a file that the command ``gmm`` and `load` read.
-        Parameters: path
-        """
+        """Write the mixture, with the names of its features, to a file that the command ``gmm`` and `load` read."""
         self._engine.write(os.fspath(path), feature_names=names_in_file(self._names))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
-        """Read a mixture from a file of `save`, of an estimator's, or of the command ``gmm``.
-        Parameters: path
-        Returns: mixture : Mixture -- The mixture, with the names of its features if the file has them.
-        """
+        """Return a mixture from a file of `save`, of an estimator's, or of ``gmm``, with the names of its features if the file has them."""
         engine, found = _core.Mixture.read(os.fspath(path))
         return cls._of(engine, found.get("feature_names"))
 
@@ -733,7 +664,6 @@ class Mixture:
         Parameters:
         gm : sklearn.mixture.GaussianMixture or sklearn.mixture.BayesianGaussianMixture
             The fitted mixture, of which the attributes count.
-        Returns: mixture : Mixture -- The mixture.
         """
         check_is_fitted(gm, "means_")
         arrays = (gm.weights_, gm.means_, gm.covariances_, gm.precisions_cholesky_)
@@ -741,9 +671,7 @@ class Mixture:
         return cls._of(engine, getattr(gm, "feature_names_in_", None))
 
     def to_sklearn(self) -> Any:
-        """Return the mixture as a fitted object of scikit-learn.
-        Returns: gm : sklearn.mixture.GaussianMixture -- The object.
-        """
+        """Return the mixture as a fitted `sklearn.mixture.GaussianMixture`."""
         self._check_no_noise("scikit-learn's class")
         gm = ScikitLearn(self.n_components, covariance_type=self.covariance_type)
         for name in ARRAYS:
@@ -755,9 +683,8 @@ class Mixture:
         return gm
 
     def to_onnx(self, *, dtype: DTypeLike | None = None) -> Any:
-        """Return a graph of ONNX with the outputs ``label``, ``probabilities`` and ``score``.
+        """Return an `onnx.ModelProto` with the outputs ``label``, ``probabilities`` and ``score``, which ``onnx.save`` writes.
         Parameters: dtype : dtype, default=None -- The type of the samples and numbers, as in :func:`to_onnx`.
-        Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
         """
         return mixture_graph(self._engine, dtype).model(type(self).__name__, self.n_features)
 

@@ -19,7 +19,7 @@ Model = GaussianMixture | BayesianGaussianMixture | GaussianMixtureClassifier | 
 
 
 def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
-    """Write what a fitted model predicts as a graph of ONNX.
+    """Return an `onnx.ModelProto`, a graph of what a fitted model predicts, which ``onnx.save`` writes.
 
     It needs the package onnx: ``pip install gaussmix[onnx]``. The graph takes ``X``, of shape (n_samples, n_features),
     without missing values. It gives
@@ -33,7 +33,6 @@ def to_onnx(model: Model | Mixture, *, dtype: DTypeLike | None = None) -> Any:
     dtype : dtype, default=None
         The type of ``X`` and of the numbers: float64, or float32 for runtimes that have no other, which is less
         exact where features are nearly collinear. By default that of the fitted attributes.
-    Returns: graph : onnx.ModelProto -- The graph; ``onnx.save(graph, "model.onnx")`` writes it.
     """
     graph = _graph(model, dtype)
     return graph.model(type(model).__name__, model.n_features if isinstance(model, Mixture) else model.n_features_in_)

@@ -78,10 +78,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture, and set the threshold.
-        Parameters: X, y, sample_weight
-        Returns: self : object -- The fitted detector.
-        """
+        """Fit the mixture, and set the threshold."""
         x = self._checked(X, reset=True)
         weights = checked_weights(sample_weight, x.shape[0])
         units = None
@@ -124,24 +121,15 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         return np.concatenate(parts)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Return the log density of each sample.
-        Parameters: X
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
-        """
+        """Return the log density of each sample, (n_samples,)."""
         return beside(self._scores(self._checked(X, reset=False), X), X)
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Return the log density of each sample above the threshold.
-        Parameters: X
-        Returns: difference : ndarray of shape (n_samples,) -- Numbers below 0 for outliers.
-        """
+        """Return the log density of each sample above the threshold, (n_samples,), below 0 for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Say which samples are outliers.
-        Parameters: X
-        Returns: labels : ndarray of shape (n_samples,) -- -1 for outliers, 1 for the others.
-        """
+        """Return which samples are outliers, (n_samples,): -1 for outliers, 1 for the others."""
         x = self._checked(X, reset=False)
         return beside(np.where(self._scores(x, X) < self.offset_, -1, 1).astype(np.int64, copy=False), X)
 

@@ -18,17 +18,9 @@ from . import _core
 #: scikit-learn's classes, also when ours are in their places.
 ScikitLearn: Any = _Gaussian
 BayesianScikitLearn: Any = _Bayesian
-#: The values of parameters that are names, in the order in which they are described.
-CHOICES = {
-    "covariance_type": ("full", "tied", "diag", "spherical", *_core.MODELS),
-    "init_params": ("kmeans", "k-means++", "random", "random_from_data", "hierarchical"),
-    "weight_concentration_prior_type": ("dirichlet_process", "dirichlet_distribution"),
-    "freeze": ("weights", "means", "covariances"),
-}
-
 #: What scikit-learn's check takes of parameters that its own estimators do not have, or have in fewer forms.
 _OWN: dict[str, list[Any]] = {
-    "init_params": [StrOptions(set(CHOICES["init_params"])), "array-like", callable],
+    "init_params": [StrOptions({"kmeans", "k-means++", "random", "random_from_data", "hierarchical"}), "array-like", callable],
     "hierarchical_rows": [Interval(Integral, 1, None, closed="left")],
     "halving": ["boolean"],
     "device": [str],
@@ -44,7 +36,7 @@ _OWN: dict[str, list[Any]] = {
 CONSTRAINTS = {
     **ScikitLearn._parameter_constraints,
     **_OWN,
-    "covariance_type": [StrOptions(set(CHOICES["covariance_type"]))],
+    "covariance_type": [StrOptions({"full", "tied", "diag", "spherical", *_core.MODELS})],
     "prior": [StrOptions({"default"}), dict, None],
     "noise": ["boolean", Interval(Real, 0.0, 1.0, closed="neither"), dict, "array-like"],
 }
@@ -102,21 +94,15 @@ def frozen(freeze: str | Iterable[str] | Mapping[str, Any] | None, n_components:
     chosen = freeze if isinstance(freeze, Mapping) else dict.fromkeys(freeze or (), True)
     names = []
     for name, components in chosen.items():
-        if name not in CHOICES["freeze"]:
-            raise ValueError(f"freeze names {name!r}; use 'weights', 'means' or 'covariances'")
-        if components is None or components is False:
-            continue
         if components is True:
             names.append(name)
         elif isinstance(components, str):
-            if name == "covariances" or components != "equal":
-                remedy = "give component numbers, a mask, True, or (weights, means) 'equal'"
-                raise ValueError(f"freeze has {name}={components!r}; {remedy}")
-            names.append(f"{name}=equal")
-        else:
+            names.append(f"{name}={components}")
+        elif components is not None and components is not False:
             numbers = _numbers(name, components, n_components)
-            if numbers:
-                names.append(f"{name}={','.join(map(str, numbers))}")
+            names += [f"{name}={','.join(map(str, numbers))}"] if numbers else []
+    if names:
+        _core.check_freeze(",".join(names))
     return sorted(names)
 
 

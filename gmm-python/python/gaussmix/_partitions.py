@@ -141,13 +141,10 @@ class Partition(NamedTuple):
         return np.asarray(x), np.empty(0)
 
     def known(self, n_samples: int, n_components: int) -> Labels | None:
-        """Read the labels of the samples, if there are any.
+        """Return the labels of the samples, as `fit` takes them, if there are any.
         Parameters:
         n_samples : int -- The number of samples.
         n_components : int -- The number of components.
-        Returns:
-        labels : ndarray of shape (n_samples,) or (n_samples, n_components), or None
-            The number of each sample's component, -1 where it is not known, or a mask of those it may belong to.
         """
         given = _array_of(self.labels)
         if given is None:
@@ -157,9 +154,8 @@ class Partition(NamedTuple):
         return checked_labels(given, n_samples, n_components, self.first)
 
     def error(self, error: Exception) -> Exception:
-        """Return an error of the same kind whose text names the partition.
+        """Return an error of the same kind to raise, whose text names the partition.
         Parameters: error : Exception -- The error.
-        Returns: named : Exception -- The error to raise.
         """
         kind = next((kind for kind in _KINDS if isinstance(error, kind)), None)
         return RuntimeError(f"{self.name}: {type(error).__name__}: {error}") if kind is None else kind(f"{self.name}: {error}")

@@ -82,8 +82,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
-        sample_weight
-        Returns: self : object -- The fitted regressor.
         """
         x: Floats = on_host(self._checked(X, reset=True))
         targets = self._targets(y, x)
@@ -154,12 +152,11 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         return values[:, 0] if self._one_dimension else values
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
-        """Draw targets given the features.
+        """Return draws of the targets given the features, (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples).
         Parameters:
         X : array-like of shape (n_samples_X, n_features) -- The features.
         n_samples : int, default=1 -- How many draws for each sample.
         random_state : int, RandomState instance or None, default=0 -- The source of random numbers.
-        Returns: y_samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples) -- The draws.
         """
         n_samples = count(n_samples, "n_samples", least=0)
         x: Floats = on_host(self._checked(X, reset=False))
@@ -168,11 +165,10 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         return beside(self._shaped(y), X)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-        """Return the log density of targets given the features.
+        """Return the log density of targets given the features, (n_samples,), in float64.
         Parameters:
         X : array-like of shape (n_samples, n_features) -- The features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets) -- The targets.
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density, in float64.
         """
         x: Floats = on_host(self._checked(X, reset=False))
         targets = self._targets(y, x).reshape(len(x), -1)

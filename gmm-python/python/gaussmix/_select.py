@@ -81,18 +81,13 @@ class Selection(NamedTuple):
         return _tables.as_html(*self._shown())
 
     def to_frame(self) -> Any:
-        """Return the table as a DataFrame of pandas.
-        Returns: table : pandas.DataFrame -- A row for each model.
-        """
+        """Return the table as a DataFrame of pandas, a row for each model."""
         import pandas
 
         return pandas.DataFrame(self.table)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the criterion over the number of components.
-        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        Returns: ax : matplotlib.axes.Axes -- The axes.
-        """
+        """Draw the criterion over the number of components, and return the axes of matplotlib."""
         ax = axes_of(ax)
         for kind in dict.fromkeys(row.covariance_type for row in self.table):
             rows = sorted((row.n_components, row.criterion) for row in self.table if row.covariance_type == kind)
@@ -113,7 +108,7 @@ def select(
     estimator: GaussianMixture | None = None,
     **params: Any,
 ) -> Selection:
-    """Fit a mixture for each number of components and covariance type, and select the best.
+    """Fit a mixture for each number of components and covariance type, and return the table of all and the best of them.
     Parameters:
     X : array-like of shape (n_samples, n_features) -- The samples, or what else the estimator fits to.
     n_components : int or iterable of int
@@ -121,7 +116,6 @@ def select(
         out, with a warning.
     covariance_type : str or sequence of str, default='full' -- The covariance types to try; 'all' stands for mclust's 14.
     criterion : {'bic', 'aic', 'icl'}, default='bic' -- What to minimise.
-    sample_weight
     grow : bool, default=False
         Whether each number of components but the first also starts at the fit of the number before, of which
         components are split in two. No bound is lower than without that.
@@ -130,7 +124,6 @@ def select(
         ``gaussmix.dask.GaussianMixture(client=client)`` or ``gaussmix.mpi.GaussianMixture()``, whose workers load
         the samples once for all fits. By default the estimator of this process.
     **params : dict -- Other parameters of the estimator.
-    Returns: selection : Selection -- The table of all models and the best of them.
     Examples:
     >>> import numpy as np
     >>> from gaussmix import select
@@ -215,7 +208,7 @@ _FAINT = 0.25
 
 
 def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int] | None = None, ax: Any = None) -> Any:
-    """Draw a mixture as the command ``gmm fit --plot`` draws it.
+    """Draw a mixture as the command ``gmm fit --plot`` draws it, and return the axes of matplotlib.
 
     Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
     random, have the colour of their most probable component. Samples with missing values (of a mixture with
@@ -231,7 +224,6 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
         density is drawn.
     ax : matplotlib.axes.Axes, default=None
         Where to draw. By default a figure is made, with the lower bound of each iteration beside the mixture.
-    Returns: ax : matplotlib.axes.Axes -- The axes with the mixture.
     """
     mixture = mixture_of(gm, "what is to be drawn")
     if ax is None:

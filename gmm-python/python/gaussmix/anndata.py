@@ -19,7 +19,7 @@ def cluster(
     key_added: str = "mclust",
     device: str = "cpu",
 ) -> Any:
-    """Add the classes of the rows of an embedding, as GraphST's and STAGATE's ``mclust_R`` does.
+    """Add the classes of an embedding's rows, as GraphST's and STAGATE's ``mclust_R`` does, and return the same AnnData.
     Parameters:
     adata : AnnData -- The cells; anything with `obsm` and `obs`.
     G : int -- The number of components.
@@ -27,8 +27,6 @@ def cluster(
     used_obsm : str, default='emb_pca' -- The key of the embedding in `obsm`.
     random_seed : int, default=2020 -- What draws the 2,000 rows that give the start of more.
     key_added : str, default='mclust' -- The column of `obs` that gets the classes, from 1, as a category.
-    device : str, default='cpu' -- Where to compute.
-    Returns: adata : AnnData -- The same object.
     """
     import pandas
 

@@ -6,8 +6,7 @@
 
 from ._documentation import document
 from .cluster.dask.engine import DaskEngine
-from .cluster.dask.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
-from .cluster.dask.markov import GMMHMM, GaussianHMM
+from .cluster.dask.estimator import GMMHMM, BayesianGaussianMixture, ExtremeDeconvolution, GaussianHMM, GaussianMixture, Likelihood
 
 __all__ = ["GMMHMM", "BayesianGaussianMixture", "DaskEngine", "ExtremeDeconvolution", "GaussianHMM", "GaussianMixture", "Likelihood"]
 

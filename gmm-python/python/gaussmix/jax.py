@@ -55,7 +55,6 @@ class LogLikelihood:
         The samples, float32 or float64. In a GPU's memory they stay there, and only the parameters and their
         derivatives pass through the host.
     sample_weight : array of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
-    covariance_type
     device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
     """
@@ -97,16 +96,14 @@ def log_likelihood(
     device: str = "cpu",
     **options: Any,
 ) -> Array:
-    """Return the total log-likelihood of samples, with its derivatives.
+    """Return the total log-likelihood of samples, in the type of the arrays, with its derivatives.
 
     This loads the samples for each evaluation, and those in a GPU's memory pass through the host. For many evaluations
     of the same samples, `LogLikelihood` loads them once; it also says what the weights and covariances may be.
     Parameters:
     x : array of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights, means, covariances, covariance_type, sample_weight
     device : str, default='cpu' -- Where to compute, as in :class:`gaussmix.Likelihood`.
     **options : Any -- Other parameters of :class:`gaussmix.Likelihood`.
-    Returns: total : array of shape () -- The total, in the type of the arrays.
     """
     source = _Source(covariance_type, (("device", device), *sorted(options.items())))
     return _evaluated(source, x, sample_weight, weights, means, covariances)

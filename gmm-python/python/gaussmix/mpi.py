@@ -15,8 +15,7 @@ import sys
 from ._documentation import document
 from .cluster.mpi.command_line import main, run
 from .cluster.mpi.engine import MPIEngine
-from .cluster.mpi.estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
-from .cluster.mpi.markov import GMMHMM, GaussianHMM
+from .cluster.mpi.estimator import GMMHMM, BayesianGaussianMixture, ExtremeDeconvolution, GaussianHMM, GaussianMixture, Likelihood
 
 __all__ = ["GMMHMM", "BayesianGaussianMixture", "ExtremeDeconvolution", "GaussianHMM", "GaussianMixture", "Likelihood", "MPIEngine", "main"]
 

@@ -44,9 +44,7 @@ class LogLikelihood:
         The samples, float32 or float64. In a GPU's memory they stay there. The tensor is kept, and must not be
         changed while this object is in use.
     sample_weight : Tensor of shape (n_samples,), default=None -- A sample of weight 2 counts as two. There is no derivative by it.
-    covariance_type
     device : str, default=None -- Where to compute, as in :class:`gaussmix.Likelihood`; by default where the samples are.
-    float64, n_jobs
     missing : bool, default=False
         Whether NaN stands for a value that is missing at random. Such samples in a GPU's memory are copied to the
         host. The derivative by a missing value is 0.
@@ -89,12 +87,10 @@ class LogLikelihood:
         return self._apply(False, weights, means, covariances)
 
     def score_samples(self, weights: Tensor | AnyMixture, means: Tensor | None = None, covariances: Tensor | None = None) -> Tensor:
-        """Return the log-likelihood of each sample, without its weight.
+        """Return the log-likelihood of each sample, (n_samples,), without its weight.
 
         Its derivatives by the parameters take one or two more evaluations of all samples, which are loaded again for
         them; those of the total cost nothing beside its value.
-        Parameters: weights, means, covariances
-        Returns: log_prob : Tensor of shape (n_samples,) -- The logarithms of the density.
         """
         return self._apply(True, weights, means, covariances)
 
@@ -128,15 +124,13 @@ def log_likelihood(
     sample_weight: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Give the total log-likelihood of samples, with its derivatives.
+    """Return the total log-likelihood of samples, in float64, where the samples are, with its derivatives.
 
     This loads the samples for one evaluation. For many of the same samples, `LogLikelihood` does so once; it also says
     what the weights and covariances may be.
     Parameters:
     x : Tensor of shape (n_samples, n_features) -- The samples, float32 or float64.
-    weights, means, covariances, covariance_type, sample_weight
     **options : Any -- Other parameters of `LogLikelihood`.
-    Returns: total : Tensor -- The total, in float64, where the samples are.
     """
     return LogLikelihood(x, sample_weight, covariance_type=covariance_type, **options)(weights, means, covariances)
 

@@ -147,7 +147,7 @@ impl Fit {
         if let Some(resumed) = &resumed {
             self.check(resumed, &made_with)?;
         }
-        let source = Source::new(&mut input, self.training.standardize)?;
+        let source = Source::new(&mut input, self.training.fit.standardize)?;
         source.check_columns()?;
         let model = self.started(fitting, &source, covariance_type, init, resumed)?.check()?;
         let mut evaluator = labels::evaluator(&source, known, k)?;
@@ -172,7 +172,7 @@ impl Fit {
             text::print_json(&report)?;
         } else {
             let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
-            text::print(report.text(&source, &own, self.training.options.max_iter, model, plot)?)?;
+            text::print(report.text(&source, &own, self.training.fit.options.max_iter, model, plot)?)?;
         }
         Ok(SUCCESS)
     }
@@ -213,7 +213,7 @@ impl Fit {
         }
         // The checkpoint says that the last run is done, although it holds the best run.
         let mut last = fit.clone();
-        last.run = self.training.options.n_init - 1;
+        last.run = self.training.fit.options.n_init - 1;
         checkpoints.finish(Some(&last))?;
         Ok(Some(Finished { fit, own, iterated_by, seconds }))
     }
@@ -314,7 +314,7 @@ impl Fit {
     }
 
     fn describe_run(&self, run: usize) -> String {
-        match self.training.options.n_init {
+        match self.training.fit.options.n_init {
             1 => String::new(),
             n => format!("run {}/{n}, ", run + 1),
         }

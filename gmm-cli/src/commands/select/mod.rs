@@ -166,7 +166,7 @@ impl Select {
         fittings.iter().try_for_each(|fitting| fitting.clone().check().map(drop))?;
         let selection = self.training.data.table.selection(None, None);
         let mut input = Input::open(&self.training.data, self.training.sample_weight.as_deref(), &selection)?;
-        let source = Source::new(&mut input, self.training.standardize)?;
+        let source = Source::new(&mut input, self.training.fit.standardize)?;
         source.check_columns()?;
         let mut evaluator = source.evaluator()?;
 
@@ -413,7 +413,7 @@ fn note_left_out(left_out: &[usize]) {
 }
 
 /// Models of covariances.
-type Models = Vec<CovarianceModel>;
+pub type Models = Vec<CovarianceModel>;
 
 /// Parses a range: `5`, `1:20` or `10:100:10`.
 pub fn range(text: &str) -> Result<Range, String> {

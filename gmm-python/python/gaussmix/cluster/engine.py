@@ -32,10 +32,7 @@ class Engine(ABC):
     """
 
     def files(self, paths: Sequence[str]) -> list[File]:
-        """Find files and read their heads, where the workers can.
-        Parameters: paths
-        Returns: files : list of File -- Each file with the shape and type of its array.
-        """
+        """Find files and read their heads, where the workers can, and return each with the shape and type of its array."""
         return [_partitions.inspect(path) for path in _partitions.expand(paths)]
 
     def agree(self, error: BaseException | None) -> None:
@@ -46,10 +43,7 @@ class Engine(ABC):
             raise error
 
     def together(self, work: Callable[[], _Value]) -> _Value:
-        """Do something that asks the workers. Engines of which several processes call `fit` do it in one of them.
-        Parameters: work
-        Returns: result : object -- What `work` returned.
-        """
+        """Do what asks the workers, and return its result. Engines of which several processes call `fit` do it in one of them."""
         return work()
 
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
@@ -65,26 +59,21 @@ class Engine(ABC):
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
-        """Have each partition loaded by one worker, in the place of all that were loaded before.
-        Parameters:
-        partitions
-        options : Options -- What workers make their shards with.
-        Returns: facts : list of Facts -- What ``shard.load`` returned for each partition.
+        """Have each partition loaded by one worker, in the place of all before, and return what ``shard.load`` returned for each.
+        Parameters: options : Options -- What workers make their shards with.
         """
 
     @abstractmethod
     def ask(self, operation: str, message: bytes) -> Iterable[Answer]:
         """Ask all shards: hand operation and message on to ``shard.ask``.
-        Parameters: operation, message
         Returns:
         answers : iterable of Answer -- All that the shards returned, in any order, or for operations of `added` what `merge` made of it.
         """
 
     @staticmethod
     def added(operation: str) -> bool:
-        """Say whether `merge` may be called for the answers to an operation.
+        """Return whether `merge` may be called for the answers to an operation, because its values are sums.
         Parameters: operation : str -- The name of the operation.
-        Returns: added : bool -- Whether its values are sums.
         """
         return operation in ADDED
 

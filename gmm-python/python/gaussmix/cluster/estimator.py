@@ -144,7 +144,6 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
-    Parameters: engine, partition_rows, resident
     """
 
     def icl(self, X: Any, sample_weight: Any = None) -> float:
@@ -172,7 +171,6 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
     results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
     samples, with variances or a covariance for each; there are neither groups nor projections.
-    Parameters: engine, partition_rows, resident
     """
 
     _samples = ClusterEstimator._samples
@@ -198,5 +196,4 @@ class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMix
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
     for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
     their own engines. Samples are as those of :class:`GaussianMixture`.
-    Parameters: engine, partition_rows, resident
     """

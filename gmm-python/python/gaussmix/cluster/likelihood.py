@@ -20,11 +20,8 @@ class Likelihood(Evaluation):
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    engine
     device : str, default='auto' -- Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
-    covariance_type, float64
     n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
-    partition_rows, resident, missing
     Examples:
     >>> import numpy as np
     >>> from gaussmix.cluster import Likelihood

@@ -146,7 +146,6 @@ class GaussianHMM(MarkovOnWorkers, hmm.GaussianHMM):
     results, but for the rounding of sums. Of more than 100,000 rows so many are drawn for the start. Samples are an array
     or paths of .npy and Parquet files. `lengths` are those of all sequences, or a list for each file; by default each
     file is one sequence. Arrays and .npy files are divided between sequences, after about `partition_rows` rows.
-    Parameters: engine, partition_rows, resident
     """
 
 
@@ -155,5 +154,4 @@ class GMMHMM(MarkovOnWorkers, hmm.GMMHMM):
     """A hidden Markov model of mixtures, fitted to partitions of whole sequences that an engine's workers hold.
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
-    Parameters: engine, partition_rows, resident
     """

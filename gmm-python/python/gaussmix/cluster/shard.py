@@ -226,11 +226,10 @@ class Shard:
         return Shard, (self.options,)
 
     def load(self, number: int, partition: Partition) -> Facts:
-        """Load a partition, in the place of an earlier one of this number.
+        """Load a partition, in the place of one of this number, and return how many samples there are, and of what weight.
         Parameters:
         number : int -- The number of the partition, from 0.
         partition : Partition -- Where its samples are.
-        Returns: facts : Facts -- How many samples there are, and of what weight.
         """
         options = self.options
         try:
@@ -254,11 +253,8 @@ class Shard:
         return part.facts
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
-        """Answer a request for some partitions.
-        Parameters:
-        operation, message
-        numbers : iterable of int, default=None -- The partitions; by default all partitions of the shard.
-        Returns: answers : list of Answer -- Values that are sums are added already as far as the tree allows.
+        """Return the answers to a request for some partitions, in which sums are added already as far as the tree allows.
+        Parameters: numbers : iterable of int, default=None -- The partitions; by default all partitions of the shard.
         """
         if operation not in _OPERATIONS:
             raise ValueError(f"there is no operation {operation!r}; use one of {sorted(_OPERATIONS)}")

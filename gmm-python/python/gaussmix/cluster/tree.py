@@ -64,14 +64,13 @@ def mixture_of(parameters: Parameters) -> _core.Mixture:
 
 
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
-    """Add the answers of several shards to a request whose values are sums.
+    """Add answers of several shards to a request whose values are sums, and return as few as possible.
 
     They are added as far as the tree over the partitions allows. An engine may call it for any part of the answers, on
     any worker: the bits of the sum of all stay the same.
     Parameters:
     answers : iterable of Answer -- Answers of one or several shards.
     n_partitions : int -- The number of all partitions.
-    Returns: merged : list of Answer -- As few answers as possible.
     """
     tree = Tree(n_partitions)
     untouched: dict[tuple[int, int], bytes] = {}

@@ -153,7 +153,7 @@ def extreme_deconvolution(
     likeonly: bool = False,
     logweight: bool = False,
 ) -> float:
-    """Fit by extreme deconvolution, with the interface of the program of Bovy, Hogg and Roweis.
+    """Fit as the program of Bovy, Hogg and Roweis, and return a sample's average log-likelihood before the last change of the parameters.
     Parameters:
     ydata : array-like of shape (n_samples, dy) -- The samples.
     ycovar : array-like of shape (n_samples, dy) or (n_samples, dy, dy) -- Their noise.
@@ -171,7 +171,6 @@ def extreme_deconvolution(
     maxsnm : bool, default=False -- Whether all triples are tried.
     likeonly : bool, default=False -- Whether only the average log-likelihood is computed.
     logweight : bool, default=False -- Whether the weights are logarithms.
-    Returns: average : float -- The average log-likelihood of a sample before the last change of the parameters.
     """
     y, noise = numbers_of(ydata, "ydata"), np.asarray(ycovar, dtype=np.float64)
     (n, c), k = y.shape, len(xamp)

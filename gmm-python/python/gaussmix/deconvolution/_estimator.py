@@ -78,10 +78,6 @@ class ExtremeDeconvolution(GaussianMixture):
     def fit(
         self, X: _X, y: object = None, sample_weight: _Maybe = None, *, noise: Any = None, projection: _Maybe = None, labels: _Maybe = None
     ) -> Self:
-        """Fit the mixture.
-        Parameters: X, y, sample_weight, noise, projection, labels
-        Returns: self : object -- The fitted mixture.
-        """
         super().fit(measurements(X, noise, projection), None, sample_weight, labels=labels)
         return self
 
@@ -101,29 +97,16 @@ class ExtremeDeconvolution(GaussianMixture):
         return load(self, x, checked_weights(sample_weight, x.shape[0]), original=X.X, noise=noise)
 
     def score_samples(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
-        """Return the log-likelihood of each sample.
-        Parameters: X, noise, projection
-        Returns: log_prob : ndarray of shape (n_samples,) -- The logarithms of the density.
-        """
         return super().score_samples(measurements(X, noise, projection))
 
     def predict(self, X: _X, noise: Any = None, projection: _Maybe = None) -> NDArray[np.int64]:
-        """Return the most probable component of each sample.
-        Parameters: X, noise, projection
-        Returns: labels : ndarray of shape (n_samples,) -- The components, counted from 0.
-        """
         return super().predict(measurements(X, noise, projection))
 
     def predict_proba(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
-        """Return the probability of each component for each sample.
-        Parameters: X, noise, projection
-        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities.
-        """
         return super().predict_proba(measurements(X, noise, projection))
 
     def denoise(self, X: _X, noise: Any = None, projection: _Maybe = None) -> tuple[Float64, Float64]:
         """Return the true values that are expected given the measured ones.
-        Parameters: X, noise, projection
         Returns:
         values : ndarray of shape (n_samples, n_features) -- The expected true values, of missing ones too.
         covariances : ndarray of shape (n_samples, n_features, n_features) -- Those of the true values around them.
@@ -136,9 +119,7 @@ class ExtremeDeconvolution(GaussianMixture):
 
     def sample(self, n_samples: int = 1, noise: ArrayLike | None = None) -> tuple[Float64, NDArray[np.int64]]:
         """Draw true values, or with noise measurements.
-        Parameters:
-        n_samples : int, default=1 -- How many.
-        noise : array-like, default=None -- The noise, in a shape of :class:`Measurements`.
+        Parameters: noise : array-like, default=None -- The noise, in a shape of :class:`Measurements`.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The samples, ordered by component.
         y : ndarray of shape (n_samples,) -- The component of each.

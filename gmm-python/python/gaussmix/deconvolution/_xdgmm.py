@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.mixture import GaussianMixture as ScikitLearn
 from sklearn.utils import check_random_state
 
-from .._arrays import Floats
+from .._arrays import Floats, Self
 from .._mixture import Mixture
 from ._bovy import extreme_deconvolution
 from .._measurements import Measurements, numbers_of
@@ -25,7 +25,6 @@ class XDGMM:
     max_iter : int, default=100 -- The most iterations.
     tol : float, default=1e-5 -- A fit ends when the log-likelihood of all samples rises by at most this.
     verbose : bool, default=False -- Accepted, and not heeded.
-    random_state
     n_iter : int, default=None -- The same as `max_iter`.
     method : {'astroML', 'Bovy'}, default='astroML' -- What the tolerance is of: all samples, or their average.
     labels : sequence of str, default=None -- The names of the features, for `condition`.
@@ -60,12 +59,9 @@ class XDGMM:
         how = {"max_iter": self.max_iter, "tol": self.tol, "verbose": self.verbose, "random_state": self.random_state}
         return XDGMM(n_components, method=self.method, w=self.w, **how)
 
-    def fit(self, X: ArrayLike, Xerr: ArrayLike, R: object = None) -> XDGMM:
+    def fit(self, X: ArrayLike, Xerr: ArrayLike, R: object = None) -> Self:
         """Fit the mixture, from ten iterations of EM without noise.
-        Parameters:
-        X, Xerr
-        R : None -- Projections are not taken.
-        Returns: self : XDGMM -- The fitted mixture.
+        Parameters: R : None -- Projections are not taken.
         """
         if R is not None:
             raise NotImplementedError("mixing matrix R is not yet implemented")
@@ -91,10 +87,7 @@ class XDGMM:
         return ExtremeDeconvolution.from_parameters(self._mixture()), Measurements(x, noise)
 
     def logprob_a(self, X: ArrayLike, Xerr: ArrayLike) -> Floats:
-        """Return the logarithms of the parts of each component in the density.
-        Parameters: X, Xerr
-        Returns: logprob : ndarray of shape (n_samples, n_components) -- The logarithms.
-        """
+        """Return the logarithms of the parts of each component in the density, (n_samples, n_components)."""
         _, measured = self._of(X, Xerr)
         # Probabilities of 0 have no logarithms.
         parts = zip(self.mu[:, np.newaxis], self.V[:, np.newaxis], strict=True)
@@ -105,7 +98,6 @@ class XDGMM:
 
     def score_samples(self, X: ArrayLike, Xerr: ArrayLike) -> tuple[Floats, Floats]:
         """Return the log-likelihood of each sample, and the probabilities of its components.
-        Parameters: X, Xerr
         Returns:
         logprob : ndarray of shape (n_samples,) -- The logarithms of the density.
         resp : ndarray of shape (n_samples, n_components) -- The probabilities.
@@ -114,47 +106,31 @@ class XDGMM:
         return xd.score_samples(measured), xd.predict_proba(measured)
 
     def predict(self, X: ArrayLike, Xerr: ArrayLike) -> NDArray[np.int64]:
-        """Return the most probable component of each sample.
-        Parameters: X, Xerr
-        Returns: labels : ndarray of shape (n_samples,) -- The components.
-        """
+        """Return the most probable component of each sample, (n_samples,)."""
         xd, measured = self._of(X, Xerr)
         return xd.predict(measured)
 
     def predict_proba(self, X: ArrayLike, Xerr: ArrayLike) -> Floats:
-        """Return the probabilities of the components of each sample.
-        Parameters: X, Xerr
-        Returns: resp : ndarray of shape (n_samples, n_components) -- The probabilities.
-        """
+        """Return the probabilities of the components of each sample, (n_samples, n_components)."""
         return self.score_samples(X, Xerr)[1]
 
     def score(self, X: ArrayLike, Xerr: ArrayLike) -> float:
-        """Return the mean log-likelihood of a sample.
-        Parameters: X, Xerr
-        Returns: score : float -- The mean.
-        """
+        """Return the mean log-likelihood of a sample."""
         xd, measured = self._of(X, Xerr)
         return xd.score(measured)
 
     def logL(self, X: ArrayLike, Xerr: ArrayLike) -> float:
-        """Return the log-likelihood of all samples.
-        Parameters: X, Xerr
-        Returns: logL : float -- The sum.
-        """
+        """Return the log-likelihood of all samples, their sum."""
         return float(self.score_samples(X, Xerr)[0].sum())
 
     def bic(self, X: ArrayLike, Xerr: ArrayLike) -> float:
-        """Return the Bayesian information criterion; the lower the better.
-        Parameters: X, Xerr
-        Returns: bic : float -- -2 log L + p log N, with p parameters and N samples.
-        """
+        """Return the Bayesian information criterion -2 log L + p log N, with p parameters and N samples; the lower the better."""
         xd, measured = self._of(X, Xerr)
         return xd.bic(measured)
 
     def bic_test(self, X: ArrayLike, Xerr: ArrayLike, param_range: Sequence[int], no_err: bool = False) -> tuple[Floats, int, float]:
         """Fit with several numbers of components.
         Parameters:
-        X, Xerr
         param_range : sequence of int -- The numbers.
         no_err : bool, default=False -- Whether the noise is left out.
         Returns:
@@ -167,22 +143,18 @@ class XDGMM:
         return bics, param_range[int(bics.argmin())], float(bics.min())
 
     def sample(self, size: int = 1, random_state: Any = None) -> Floats:
-        """Draw true values.
-        Parameters:
-        size : int, default=1 -- How many.
-        random_state
-        Returns: X : ndarray of shape (size, n_features) -- The samples, in random order.
+        """Return true values, (size, n_features), drawn in random order.
+        Parameters: size : int, default=1 -- How many.
         """
         random = check_random_state(self.random_state if random_state is None else random_state)
         return random.permutation(self._mixture().sample(size, random)[0])
 
     def condition(self, X_input: ArrayLike | None = None, X_dict: dict[str, Any] | None = None) -> XDGMM:
-        """Return the mixture of some features given the others.
+        """Return the mixture of the features without values, given the others.
         Parameters:
         X_input : array-like of shape (n_features,) or (n_features, 2), default=None
             The values of the features, NaN where they are not given; or the values and their errors.
         X_dict : dict, default=None -- The same by the names of the `labels`.
-        Returns: xdgmm : XDGMM -- The mixture of the features without values.
         """
         given = np.full((self.mu.shape[1], 2), [np.nan, 0.0])
         if X_dict is None:
@@ -210,10 +182,9 @@ class XDGMM:
         """
         self._mixture().save(filename)
 
-    def read_model(self, filename: str) -> XDGMM:
+    def read_model(self, filename: str) -> Self:
         """Read what `save_model` wrote.
         Parameters: filename : str -- The file.
-        Returns: self : XDGMM -- The mixture.
         """
         mixture = Mixture.load(filename)
         self.alpha, self.mu, self.V = mixture.weights, mixture.means, mixture.covariances

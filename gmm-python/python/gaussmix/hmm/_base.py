@@ -204,10 +204,7 @@ class HMM(Watched):
         return self._engine()
 
     def score(self, X: Any, lengths: Lengths = None) -> float:
-        """Compute the total log-likelihood.
-        Parameters: X, lengths
-        Returns: log_prob : float -- -inf for an impossible sequence.
-        """
+        """Return the total log-likelihood; -inf for an impossible sequence."""
         return float(self._fitted().score(self._sequences(X, lengths)).sum())
 
     def _total(self, X: Any, lengths: Lengths) -> tuple[float, int]:
@@ -216,7 +213,6 @@ class HMM(Watched):
 
     def score_samples(self, X: Any, lengths: Lengths = None) -> tuple[float, Array]:
         """Compute the total log-likelihood and the probabilities of the states.
-        Parameters: X, lengths
         Returns:
         log_prob : float -- The log-likelihood.
         posteriors : ndarray of shape (n_samples, n_components) -- Of each state in each row, given the whole sequence.
@@ -225,16 +221,12 @@ class HMM(Watched):
         return float(scores.sum()), posteriors
 
     def predict_proba(self, X: Any, lengths: Lengths = None) -> Array:
-        """Compute the probabilities of the states.
-        Parameters: X, lengths
-        Returns: posteriors : ndarray of shape (n_samples, n_components) -- Of each state, given the whole sequence.
-        """
+        """Return the probability of each state in each row, (n_samples, n_components), given the whole sequence."""
         return self.score_samples(X, lengths)[1]
 
     def decode(self, X: Any, lengths: Lengths = None, algorithm: str | None = None) -> tuple[float, States]:
         """Find the states.
         Parameters:
-        X, lengths
         algorithm : {'viterbi', 'map'}, default=None
             The most probable path, or the most probable state of each row; by default the estimator's `algorithm`.
         Returns:
@@ -255,17 +247,13 @@ class HMM(Watched):
         return float(engine.score_paths(sequences, states.tolist()).sum()), states
 
     def predict(self, X: Any, lengths: Lengths = None) -> States:
-        """Find the states by the estimator's `algorithm`.
-        Parameters: X, lengths
-        Returns: state_sequence : ndarray of shape (n_samples,) -- The states.
-        """
+        """Return the states, (n_samples,), by the estimator's `algorithm`."""
         return self.decode(X, lengths)[1]
 
     def sample(self, n_samples: int = 1, random_state: Any = None, currstate: int | None = None) -> tuple[Array, States]:
         """Draw a sequence, from the same random numbers as hmmlearn.
         Parameters:
         n_samples : int, default=1 -- Its length.
-        random_state
         currstate : int, default=None -- Its first state; by default drawn.
         Returns:
         X : ndarray of shape (n_samples, n_features) -- The rows.
@@ -291,9 +279,7 @@ class HMM(Watched):
         return x, states
 
     def get_stationary_distribution(self) -> Array:
-        """Compute the share of time that a long sequence spends in each state.
-        Returns: shares : ndarray of shape (n_components,) -- The shares.
-        """
+        """Return the share of time that a long sequence spends in each state, (n_components,)."""
         return self._fitted().stationary_distribution()
 
     @property
@@ -314,17 +300,15 @@ class HMM(Watched):
         return {name: value for name, value in super().__getstate__().items() if name != "_stream"}
 
     def plot(self, X: Any = None, what: str = "states", lengths: Lengths = None, feature: int = 0, ax: Any = None) -> Any:
-        """Draw the model.
+        """Draw the model, and return the axes of matplotlib.
         Parameters:
         X : array-like of shape (n_samples, n_features), default=None -- The rows, which the states over time need.
         what : {'states', 'transitions', 'emissions'}, default='states'
             A feature over time, on the colour of the state of each row, with lines between sequences; the states, as large as
             their shares of a long sequence, with arrows as wide as the probabilities of transitions; or the rows with the
             Gaussians of the states.
-        lengths
         feature : int, default=0 -- The feature that is drawn over time.
         ax : matplotlib.axes.Axes, default=None -- Where to draw; by default on a new figure.
-        Returns: ax : matplotlib.axes.Axes -- The axes.
         """
         return draw(self, X, what, lengths, feature, ax)
 
@@ -351,11 +335,9 @@ class HMM(Watched):
     ) -> Self:
         """Fit the model.
         Parameters:
-        X, lengths, sequence_weight
         checkpoint : path-like, default=None
             A .json file to which the fit is saved every ten seconds and at its end, also by Ctrl-C. If the file exists, the
             fit goes on from it, on the same data. Not of `VariationalGaussianHMM`.
-        Returns: self : object -- The estimator.
         """
         self._fit_to(X, lengths, sequence_weight, checkpoint)
         return self
@@ -419,17 +401,13 @@ class HMM(Watched):
 
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
-        """Compute the sums of an E-step.
-        Parameters: X, lengths, sequence_weight
-        Returns: sums : Expectations -- The sums over the sequences.
-        """
+        """Return the sums of an E-step over the sequences."""
         return self._sums(self._fitted(), self._sequences(X, lengths, sequence_weight, self.device))
 
     @available_if(_learns)  # type: ignore[untyped-decorator]
     def m_step(self, sums: Expectations) -> Self:
         """Take the parameters of the M-step from the sums of E-steps of this model, perhaps in several processes.
         Parameters: sums : Expectations -- The sums over all sequences.
-        Returns: self : object -- The estimator.
         """
         self._set(self._fitted().m_step(sums, self.params, self._priors()))
         return self
@@ -441,8 +419,6 @@ class HMM(Watched):
         The first ones are fitted as by `fit`, unless the model is fitted already. Then each chunk of sequences contributes its
         expected numbers per row to a moving average, from which the parameters follow: stepwise EM. Chunks should be random
         samples of the same sequences. A copy of the model begins a new average.
-        Parameters: X, lengths, sequence_weight
-        Returns: self : object -- The estimator.
         """
         if not hasattr(self, "startprob_"):
             self.fit(X, lengths, sequence_weight)
@@ -468,17 +444,11 @@ class HMM(Watched):
             self.transmat_ = rng.dirichlet(share, size=self.n_components)
 
     def aic(self, X: Any, lengths: Lengths = None) -> float:
-        """Compute Akaike's information criterion; the lower the better.
-        Parameters: X, lengths
-        Returns: aic : float -- The criterion.
-        """
+        """Return Akaike's information criterion; the lower the better."""
         return -2 * self.score(X, lengths) + 2 * self._fitted().n_parameters
 
     def bic(self, X: Any, lengths: Lengths = None) -> float:
-        """Compute the Bayesian information criterion; the lower the better.
-        Parameters: X, lengths
-        Returns: bic : float -- The criterion.
-        """
+        """Return the Bayesian information criterion; the lower the better."""
         total, n = self._total(X, lengths)
         return -2 * total + self._fitted().n_parameters * float(np.log(n))
 

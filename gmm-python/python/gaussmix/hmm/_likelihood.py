@@ -17,7 +17,6 @@ class Likelihood:
     `gaussmix.torch.MarkovLogLikelihood` and `gaussmix.jax.MarkovLogLikelihood` are the same for automatic
     differentiation.
     Parameters:
-    X, lengths, sequence_weight
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag' -- The type of the covariances.
     missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
     device : str, default='cpu' -- Where to keep the sequences and compute, as of `GaussianHMM`.

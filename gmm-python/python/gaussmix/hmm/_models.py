@@ -29,7 +29,6 @@ class GaussianHMM(WithCovariances):
         The prior of the covariances: a sum of squares added to those of the rows (on the diagonal, if it is a number), and
         one more (`n_features` more for 'full' and 'tied') than the number of rows added to theirs.
     algorithm : {'viterbi', 'map'}, default='viterbi' -- What `decode` and `predict` find.
-    random_state
     n_iter : int, default=10 -- The largest number of iterations.
     tol : float, default=1e-2 -- A fit ends when the total log-likelihood gains less.
     verbose : bool, default=False -- Whether each iteration is printed.
@@ -360,7 +359,6 @@ def select(
     """Choose the number of states. The fits run side by side.
     Parameters:
     estimator : GaussianHMM or GMMHMM -- Fitted with each number.
-    X, lengths
     n_components : iterable of int, default=range(1, 11) -- The numbers to try.
     criterion : {'bic', 'aic', 'held_out'}, default='bic'
         The criterion. 'held_out' is the log-likelihood of sequences that a fit has not seen, of which there must be several.
@@ -394,9 +392,8 @@ def select(
 
 
 def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
-    """Read a model that `save` or the program's `gmm hmm fit` wrote.
+    """Return the model, ready to score and decode, that `save` or the program's `gmm hmm fit` wrote.
     Parameters: path : str or path-like -- The file.
-    Returns: model : GaussianHMM or GMMHMM -- The model, ready to score and decode.
     """
     engine, _, _ = _core.HiddenMarkov.read(os.fspath(path))
     (k, m), tied = engine.weights.shape, engine.tied_within_states

@@ -25,15 +25,10 @@ class mclustBootstrapLRT:
 
     Rows are drawn from the fit of fewer components, and EM begins at the parameters of either fit [1]_.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    modelName : str -- The model.
     nboot : int, default=999 -- How many samples are drawn for a test.
     level : float, default=0.05 -- Without `maxG`, the first test with a larger p-value is the last.
     maxG : int, default=None -- The last number to test. By default `level` ends the tests, at the latest with 8 components.
     initialization : dict, default=None -- As of `Mclust`.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
-    random_state
     Attributes:
     G : ndarray of shape (n_tests,) -- The numbers of components, each tested against one more.
     modelName : str -- The model.
@@ -78,11 +73,8 @@ class mclustBootstrapLRT:
         self.obs, self.boot, self.p_value = (np.array(part).T for part in zip(*tests, strict=True))
 
     def plot(self, G: int = 1, ax: Any = None) -> Any:
-        """Draw the distribution of the likelihood ratio, and a line at the observed one.
-        Parameters:
-        G : int, default=1 -- The number of components that is tested.
-        ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        Returns: ax : matplotlib.axes.Axes -- The axes.
+        """Draw the distribution of the likelihood ratio, and a line at the observed one, and return the axes of matplotlib.
+        Parameters: G : int, default=1 -- The number of components that is tested.
         """
         if G not in self.G:
             raise ValueError(f"there is no test of {G} components; use 1 to {len(self.G)}")
@@ -105,8 +97,6 @@ class MclustBootstrap:
         Rows drawn with replacement; exponential weights of the rows; samples of the mixture; or the jackknife, which
         leaves out each row once.
     control : emControl, default=emControl() -- When EM ends; it begins at the model's probabilities of the components.
-    device : str, default='cpu' -- Where to compute.
-    random_state
     Attributes:
     G, modelName, type, nboot, parameters : object -- Those of the model, and the arguments; for 'jk' `nboot` is n.
     nonfit : int -- The number of samples that could not be fitted; others replace them, but for 'jk'.
@@ -187,9 +177,8 @@ class MclustBootstrap:
         return SimpleNamespace(**{name: of(values) for name, values in drawn.items()})
 
     def plot(self, what: str = "mean") -> Any:
-        """Draw the distribution of each parameter, and a line at the model's own.
+        """Draw the distribution of each parameter, a line at the model's own, and return the axes, a column for each component.
         Parameters: what : {'pro', 'mean', 'var'}, default='mean' -- The shares, the means or the variances.
-        Returns: axes : ndarray of matplotlib.axes.Axes -- The axes, a column for each component.
         """
         import matplotlib.pyplot as plt
 

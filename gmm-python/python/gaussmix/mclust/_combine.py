@@ -50,11 +50,8 @@ class clustCombi:
         self.entropy = np.array([-_x_log_x(z).sum() for z in self.combiz.values()])
 
     def plot(self, reg: int = 2, ax: Any = None) -> Any:
-        """Draw the entropy over the number of clusters, and the lines of `clustCombiOptim`.
-        Parameters:
-        reg : int, default=2 -- The number of lines.
-        ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        Returns: ax : matplotlib.axes.Axes -- The axes.
+        """Draw the entropy over the number of clusters, and the lines of `clustCombiOptim`, and return the axes of matplotlib.
+        Parameters: reg : int, default=2 -- The number of lines.
         """
         ax = axes_of(ax)
         numbers = np.arange(1, len(self.entropy) + 1)

@@ -12,9 +12,7 @@ from ._models import Mclust, _Names, _Numbers, _rows
 
 class densityMclust(Mclust):
     """The density of rows, by the best of several models and numbers of components.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     Attributes: density : ndarray of shape (n,) -- The density at each row.
     See Also:
     Mclust : It has all other attributes.
@@ -27,12 +25,11 @@ class densityMclust(Mclust):
     def predict(  # type: ignore[override]  # R's differs too.
         self, newdata: ArrayLike | None = None, what: str = "dens", logarithm: bool = False
     ) -> NDArray[np.float64]:
-        """Return the density at rows.
+        """Return the density at rows, (n_rows,) or (n_rows, G).
         Parameters:
         newdata : array-like of shape (n_rows, d), default=None -- The rows; by default the model's.
         what : {'dens', 'cdens', 'z'}, default='dens' -- The density, that of each component, or the components' probabilities.
         logarithm : bool, default=False -- Whether to return logarithms.
-        Returns: density : ndarray of shape (n_rows,) or (n_rows, G) -- The numbers.
         """
         x, pars = self.data if newdata is None else _rows(newdata), self.parameters
         if what == "dens":
@@ -50,13 +47,12 @@ class densityMclust(Mclust):
 
 
 def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -> SimpleNamespace:
-    """Return the distribution function of a model of one column.
+    """Return the distribution function of a model of one column: the places `x`, ascending, and the probabilities `y` of at most so much.
     Parameters:
     object : Mclust -- The model.
     data : array-like of shape (n,), default=None
         Where; by default at even distances over the range of the model's rows and a tenth more on either side.
     ngrid : int, default=100 -- The number of these places.
-    Returns: cdf : SimpleNamespace -- The places `x`, ascending, and the probabilities `y` of at most so much.
     """
     if data is None:
         low, high = object.data.min(), object.data.max()
@@ -67,10 +63,9 @@ def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -
 
 
 def quantileMclust(object: Mclust, p: ArrayLike) -> Any:
-    """Return the quantiles of a model of one column.
+    """Return the quantiles of a model of one column, in the shape of `p`; infinite for 0 and 1.
     Parameters:
     object : Mclust -- The model.
     p : array-like -- Probabilities from 0 to 1.
-    Returns: x : float or ndarray of the shape of p -- The quantiles; infinite for 0 and 1.
     """
     return object.mixture.quantile(p)

@@ -85,9 +85,8 @@ class Table:
         return self._values[cell]
 
     def pick(self, k: int = 3) -> list[tuple[str, int, float]]:
-        """Return the best models, as pickBIC does.
+        """Return the best models, as pickBIC does: the name of each, its number of components, and the value.
         Parameters: k : int, default=3 -- How many.
-        Returns: best : list of tuple -- The name of each, its number of components, and the value.
         """
         known = [(name, n, value) for (n, name), value in self._values.items() if not np.isnan(value)]
         return sorted(known, key=lambda row: -row[2])[:k]
@@ -98,10 +97,7 @@ class Table:
         return _tables.as_text(f"{self.criterion}, best: {best}", ["G", *self.modelNames], rows, len(rows))
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the values over the number of components, a line for each model.
-        Parameters: ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
-        Returns: ax : matplotlib.axes.Axes -- The axes.
-        """
+        """Draw the values over the number of components, a line for each model, and return the axes of matplotlib."""
         ax = axes_of(ax)
         for number, (name, line) in enumerate(zip(self.modelNames, self.values.T, strict=True)):
             ax.plot(self.G, line, "o^s"[number % 3] + "-" * (1 + (number > 9)), markersize=4, color=f"C{number % 10}", label=name)
@@ -137,22 +133,18 @@ class Model:
             self.parameters.Vinv = 1.0 / self.hypvol
 
     def predict(self, newdata: ArrayLike) -> Prediction:
-        """Return the most probable component of other rows.
-        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
-        Returns: prediction : Prediction -- Its `classification`, from 1, or 0 of noise, and `z`.
-        """
+        """Return the most probable component of other rows: `classification`, from 1, or 0 of noise, and `z`."""
         z = self.mixture.predict_proba(_rows(newdata))
         return Prediction(_classes(z, self.G), z)
 
     def plot(self, what: str = "classification", dimens: Sequence[int] | None = None, ax: Any = None) -> Any:
-        """Draw the model: up to 2,000 rows, and ellipses at one and two standard deviations.
+        """Draw the model, up to 2,000 rows and ellipses at one and two standard deviations, and return the axes of matplotlib.
         Parameters:
         what : {'BIC', 'classification', 'uncertainty', 'density'}, default='classification'
             The table of `Mclust`; the classes; the rows, large and dark where the class is uncertain; or lines of equal
             density, which enclose 95, 75, 50 and 25 % of the rows.
         dimens : sequence of int, default=None -- The columns, from 0; of more than two all pairs are drawn.
         ax : matplotlib.axes.Axes, default=None -- Where to draw one or two columns; by default on a new figure.
-        Returns: ax : matplotlib.axes.Axes or ndarray of such -- The axes.
         """
         if what == "BIC" and isinstance(self, Mclust):
             return self.BIC.plot(ax)
@@ -169,7 +161,6 @@ class Model:
 class Mclust(Model):
     """The best of several models and numbers of components by BIC.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     G : int or sequence of int, default=range(1, 10) -- The numbers of components; beside noise from 0.
     modelNames : str or sequence of str, default=None
         The models. By default all 14, for as many columns as rows or more the six of spheres and of axes along the
@@ -178,9 +169,6 @@ class Mclust(Model):
         `hcPairs`, a tree of `hc`; `subset`, the numbers or a mask of the rows that build it and give the start; `noise`,
         those of the rows that begin as noise, a component of the density 1 / `hypvol`. By default a tree of VVV (EII where
         n <= d) with "SVD", of at most 2,000 rows drawn by `random_state`; for one column classes between quantiles.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
-    random_state
     prior : priorControl, default=None -- A prior; EVE, VEE, VVE and EVV have none, and are left out by default.
     Attributes:
     BIC : Table -- The criterion of all models.
@@ -228,21 +216,15 @@ class Mclust(Model):
 
 
 def mclustBIC(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
-    """Return the Bayesian information criterion of all models.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
-    Returns: table : Table -- 2 log L - df log n of each.
+    """Return the Bayesian information criterion 2 log L - df log n of all models.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     """
     return _bic(*_fits(data, G, modelNames, **search))
 
 
 def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = None, **search: Any) -> Table:
-    """Return the integrated complete-data likelihood criterion of all models.
-    Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    G, modelNames, **search : object -- As of `Mclust`.
-    Returns: table : Table -- The BIC of each, plus twice the sum of the logarithms of the rows' largest probabilities.
+    """Return the BIC of all models, plus twice the sum of the logarithms of the rows' largest probabilities.
+    Parameters: G, modelNames, **search : object -- As of `Mclust`.
     """
     x = _rows(data)
     samples, found = _fits(x, G, modelNames, **search)
@@ -256,22 +238,19 @@ def mclustICL(data: ArrayLike, G: _Numbers = range(1, 10), modelNames: _Names = 
 
 
 def hc(data: ArrayLike, modelName: str = "VVV", use: str = "VARS") -> NDArray[np.int64]:
-    """Merge rows, the two groups after each other that cost the least likelihood.
+    """Merge the two groups of rows that cost the least likelihood, step by step, and return the first rows of both, (n - 1, 2).
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     modelName : {'EII', 'VII', 'EEE', 'VVV'}, default='VVV' -- The model of the groups.
     use : {'VARS', 'STD', 'SPH', 'PCS', 'PCR', 'SVD'}, default='VARS' -- How columns are transformed before.
-    Returns: tree : ndarray of shape (n - 1, 2) -- The first rows of the groups of each merger.
     """
     return _core.hierarchy(_rows(data), modelName, use)
 
 
 def hclass(tree: ArrayLike, G: _Numbers) -> NDArray[np.int64]:
-    """Return the classes of rows where some groups of a tree are left.
+    """Return the classes of rows, (n,) or (n, number of G), where some groups of a tree are left: from 1, in the order of first rows.
     Parameters:
     tree : array-like of shape (n - 1, 2) -- What `hc` returns.
     G : int or sequence of int -- The number of groups, or several.
-    Returns: classes : ndarray of shape (n,) or (n, number of G) -- The classes from 1, in the order of their first rows.
     """
     mergers = [(int(a), int(b)) for a, b in np.asarray(tree)]
     return np.transpose([_core.hierarchy_classes(mergers, k) for k in np.atleast_1d(G)]).reshape(-1, *np.shape(G)) + 1
@@ -286,16 +265,11 @@ def me(
     prior: priorControl | None = None,
     Vinv: float | None = None,
 ) -> Model:
-    """Fit a model by EM that begins with an M-step.
+    """Return a model fitted by EM that begins with an M-step, with the attributes of `Mclust` but for BIC.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
-    modelName : str -- The model.
     z : array-like of shape (n, G) -- The probabilities of the components to begin with; of classes ``np.eye(G)[classes]``.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
     prior : priorControl, default=None -- A prior, not for EVE, VEE, VVE and EVV.
     Vinv : float, default=None -- The density of noise, whose probabilities are then one more column of `z`, the last.
-    Returns: model : Model -- The fit, with the attributes of `Mclust` but for BIC.
     """
     x, start = _rows(data), check_array(z, dtype=np.float64)
     check_consistent_length(x, start)
@@ -310,14 +284,10 @@ def me(
 class MclustDA:
     """Discriminant analysis: a mixture for each class, or with "EDDA" one component, all of one model.
     Parameters:
-    data : array-like of shape (n, d) or (n,) -- The rows.
     class_ : array-like of shape (n,) -- Their classes.
     modelType : {'MclustDA', 'EDDA'}, default='MclustDA' -- Whether each class has a mixture or a component.
     G : int or sequence of int, default=range(1, 6) -- The numbers of components of a class, not for "EDDA".
     modelNames : str or sequence of str, default=None -- The models, of which the best by BIC is taken.
-    control : emControl, default=emControl() -- When EM ends.
-    device : str, default='cpu' -- Where to compute.
-    random_state
     Attributes:
     classes : ndarray -- The classes in ascending order.
     models : list of Model -- That of each class; with "EDDA" one, whose components are the classes.
@@ -356,10 +326,7 @@ class MclustDA:
         self.bic = 2.0 * self.loglik - self.df * float(np.log(len(x)))
 
     def predict(self, newdata: ArrayLike) -> Prediction:
-        """Return the most probable class of rows.
-        Parameters: newdata : array-like of shape (n_rows, d) -- The rows.
-        Returns: prediction : Prediction -- Its `classification` and `z`, the probability of each class.
-        """
+        """Return the most probable class of rows: `classification`, and `z`, the probability of each class."""
         z = self.mixture.predict_proba(_rows(newdata)) @ self._of
         return Prediction(self.classes[z.argmax(axis=1)], z)
 

@@ -83,7 +83,6 @@ class DaskEngine(Engine):
 
     A shard lives in the memory of its worker as the result of a task, so that it is freed when nobody refers to it any
     more, also when this process ends in another way than by `close`.
-    Parameters: client
     """
 
     def __init__(self, client: Any = None) -> None:

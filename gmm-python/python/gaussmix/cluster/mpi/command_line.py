@@ -1,6 +1,5 @@
 """The command ``python -m gaussmix.mpi``, which all ranks of an MPI job run."""
 
-import argparse
 import json
 import math
 import os
@@ -9,6 +8,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,14 +23,38 @@ from ..._reports import Iteration
 from ..._select import CRITERIA, select
 from ..engine import Plan, agreed, divided
 from ..shard import Options
-from .arguments import METHODS, Either, estimator_of, parsed, square
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
 
+Either = GaussianMixture | BayesianGaussianMixture
+#: The methods that give the values of ``predict --values``.
+_METHODS = {"labels": "predict", "proba": "predict_proba", "scores": "score_samples"}
 #: How long a rank with an error waits for rank 0 to report the same one, and for the launcher to read its own report, in seconds.
 _GRACE = 1.0
 #: The exit codes of the command: a failure, and Ctrl-C.
 _FAILURE, _INTERRUPTED = 1, 130
+
+
+def _parsed(arguments: Sequence[str] | None, comm: Any) -> SimpleNamespace | int:
+    """Parse on rank 0, which alone prints; give all ranks the options, or the exit code."""
+    found: dict[str, Any] = {}
+    if comm.Get_rank() == 0:
+        found = _core.mpi_arguments(sys.argv[1:] if arguments is None else list(arguments))
+        if "text" in found:
+            print(found["text"], end="", file=sys.stderr if found["code"] else sys.stdout)
+    found = comm.bcast(found)
+    return found["code"] if "text" in found else SimpleNamespace(**found)
+
+
+def _estimator_of(
+    options: SimpleNamespace, comm: Any, show: Callable[[Iteration], None] | None = None, kind: type[Either] = GaussianMixture
+) -> Either:
+    """Make an estimator with the parameters that a command has options for."""
+    params = {name: getattr(options, name) for name in ("device", "n_jobs", "partition_rows", "missing")}
+    if show is not None:
+        params |= {"random_state": 0, **options.params, "resident": {"auto": None, "yes": True, "no": False}[options.resident]}
+        params["callback"] = show if options.verbose else None
+    return kind(comm=comm, **params)
 
 
 def _show(iteration: Iteration, what: str = "") -> None:
@@ -42,7 +67,7 @@ def _show_model(iteration: Iteration) -> None:
     _show(iteration, f"{mixture.covariance_type}, K = {len(mixture.weights)}, ")
 
 
-def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+def _select(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         # The table says it.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -50,11 +75,11 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
             warnings.filterwarnings("ignore", ".* are left out", UserWarning)
         selection = select(
             options.data,
-            options.n_components,
-            covariance_type=options.covariance_type,
+            list(chain(*options.n_components)),
+            covariance_type=list(chain(*options.covariance_type)),
             criterion=options.criterion,
             sample_weight=options.sample_weight,
-            estimator=estimator_of(options, comm, _show_model),
+            estimator=_estimator_of(options, comm, _show_model),
         )
     if options.output is not None:
         MPIEngine(comm).together(lambda: selection.best.save(options.output))
@@ -66,8 +91,8 @@ def _select(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     return {"criterion": options.criterion, "best": best, "candidates": rows}
 
 
-def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
-    gm = estimator_of(options, comm, _show, BayesianGaussianMixture if options.variational else GaussianMixture)
+def _fit(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
+    gm = _estimator_of(options, comm, _show, BayesianGaussianMixture if options.variational else GaussianMixture)
     shape = {name: getattr(options, name) for name in ("n_components", "covariance_type") if getattr(options, name) is not None}
     if options.init is None:
         gm.set_params(**shape)
@@ -75,8 +100,11 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
         before = MPIEngine(comm).together(lambda: _start_of(gm, shape, options))
         gm.set_params(warm_start=True, **_shape_of(before))
         gm._take_fit(before)
-    if isinstance(gm, BayesianGaussianMixture) and gm.covariance_type in ("full", "tied") and "covariance_prior" in options:
-        gm.set_params(covariance_prior=square(options.covariance_prior))
+    prior = np.array(options.params.get("covariance_prior", ()))
+    d = math.isqrt(prior.size)
+    if gm.covariance_type in ("full", "tied") and d > 0 and d * d == prior.size:
+        # Its rows stand one after the other.
+        gm.set_params(covariance_prior=prior.reshape(d, d))
     interrupted = False
     try:
         with warnings.catch_warnings():
@@ -101,13 +129,11 @@ def _fit(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     }
 
 
-def _start_of(gm: Either, shape: dict[str, Any], options: argparse.Namespace) -> Any:
+def _start_of(gm: Either, shape: dict[str, Any], options: SimpleNamespace) -> Any:
     """Read the model at which a fit is to start; what is said of its shape must be so."""
     before: Any = gm._LOCAL.load(options.init)
-    said = dict(shape)
-    if "weight_concentration_prior_type" in options:
-        said["weight_concentration_prior_type"] = options.weight_concentration_prior_type
-    for name, value in said.items():
+    kind = "weight_concentration_prior_type"
+    for name, value in {**shape, **({kind: options.params[kind]} if kind in options.params else {})}.items():
         if value != getattr(before, name):
             raise ValueError(
                 f"{options.init}: the model has {name}={getattr(before, name)!r}, but --{name.replace('_', '-')} says {value!r}; "
@@ -116,7 +142,7 @@ def _start_of(gm: Either, shape: dict[str, Any], options: argparse.Namespace) ->
     return before
 
 
-def _loaded(options: argparse.Namespace, comm: Any) -> Either:
+def _loaded(options: SimpleNamespace, comm: Any) -> Either:
     """Give all ranks the model, which rank 0 reads: the posterior, where the file has one."""
 
     def read() -> Any:
@@ -125,7 +151,7 @@ def _loaded(options: argparse.Namespace, comm: Any) -> Either:
 
     local = MPIEngine(comm).together(read)
     kind = BayesianGaussianMixture if isinstance(local, _variational.BayesianGaussianMixture) else GaussianMixture
-    gm = estimator_of(options, comm, kind=kind)
+    gm = _estimator_of(options, comm, kind=kind)
     gm.set_params(**_shape_of(local))
     gm._take_fit(local)
     return gm
@@ -137,14 +163,14 @@ def _shape_of(gm: Any) -> dict[str, Any]:
     return {name: getattr(gm, name) for name in names if hasattr(gm, name)}
 
 
-def _score(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+def _score(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     gm = _loaded(options, comm)
     total, n = gm._total(options.data, options.sample_weight)
     criteria = {name: gm._criterion(name, total, n) for name in CRITERIA} if isinstance(gm, GaussianMixture) else {}
     return {"score": total / n, "log_likelihood": total, **criteria}
 
 
-def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
+def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     """Write a value for each sample: each rank those of its partitions, to their place in the file."""
     gm = _loaded(options, comm)
     engine = MPIEngine(comm)
@@ -152,7 +178,7 @@ def _predict(options: argparse.Namespace, comm: Any) -> dict[str, Any]:
     n_rows = sum(counts)
     local = gm._local()
     local.n_jobs = engine._of_this_rank(Options(plan.dtype.str, 1, threads=options.n_jobs)).threads
-    evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, METHODS[options.values])
+    evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, _METHODS[options.values])
     kind = np.dtype(np.int64 if options.values == "labels" else np.float64)
     shape = (n_rows, gm.means_.shape[0]) if options.values == "proba" else (n_rows,)
     unfinished = f"{options.output}.unfinished"
@@ -188,14 +214,11 @@ def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], eval
 
 
 def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
-    """Run the command. All ranks call it.
-    Parameters:
-    arguments : sequence of str, default=None -- The arguments; by default those of the process.
-    comm
-    Returns: code : int -- The exit code, the same on all ranks.
+    """Run the command, which all ranks call, and return the exit code, the same on all ranks.
+    Parameters: arguments : sequence of str, default=None -- The arguments; by default those of the process.
     """
     comm = world() if comm is None else comm
-    options = parsed(arguments, comm)
+    options = _parsed(arguments, comm)
     if isinstance(options, int):
         return options
     begin = time.perf_counter()

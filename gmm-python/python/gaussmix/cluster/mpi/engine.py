@@ -54,7 +54,6 @@ class MPIEngine(Engine):
 
     Rank 0 asks; meanwhile the others are in `together`, where they answer. `load` and `together` are called by all
     ranks.
-    Parameters: comm
     """
 
     def __init__(self, comm: Any = None) -> None:
@@ -66,11 +65,9 @@ class MPIEngine(Engine):
         self._asking = False
 
     def together(self, work: Callable[[], Any]) -> Any:
-        """Do something on rank 0 while the other ranks answer; give all ranks the result, or raise its error.
+        """Do something on rank 0 while the other ranks answer, and return its result on all ranks, or raise its error there.
 
         Within `work` it just calls what it is given, because the other ranks answer already.
-        Parameters: work
-        Returns: result : object -- What `work` returned.
         """
         if self._asking:
             return work()

@@ -1,13 +1,15 @@
-"""The estimators and the likelihood that all ranks of a communicator call."""
+"""The estimators, the hidden Markov models and the likelihood that all ranks of a communicator call."""
 
 from collections.abc import Callable
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ... import _estimator, _partitions, _variational, deconvolution
+from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array
-from .. import estimator, likelihood
+from ...hmm._base import checked_lengths
+from .. import estimator, likelihood, markov
+from ..engine import Plan, agreed
 from ..estimator import on_workers
 from ..samples import ClusterSamples
 from .engine import MPIEngine
@@ -78,7 +80,6 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
     missing : bool, default=False
         Whether NaN, and a null of a Parquet file, stands for a value that is missing at random, instead of being an
         error. The likelihood of a sample is then that of its observed values, and a fit maximises it exactly.
-    comm, partition_rows, resident
     """
 
 
@@ -89,7 +90,6 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
     are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
     samples.
-    Parameters: comm, partition_rows, resident
     """
 
 
@@ -99,7 +99,6 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
 
     Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
     are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
-    Parameters: comm, partition_rows, resident
     """
 
 
@@ -112,7 +111,6 @@ class Likelihood(likelihood.Likelihood):
     Parameters:
     X : array-like of shape (n_samples, n_features), or paths -- The samples of this rank, or files, of which each rank reads its part.
     sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
-    comm
     **options : dict -- The other parameters of :class:`gaussmix.cluster.Likelihood`.
     """
 
@@ -120,8 +118,44 @@ class Likelihood(likelihood.Likelihood):
         super().__init__(X, sample_weight, engine=MPIEngine(comm), **options)
 
     def together(self, work: Callable[[], Any]) -> Any:
-        """Do something on rank 0, which may evaluate as often as it likes; the other ranks answer meanwhile.
+        """Do something on rank 0 that asks as often as it likes, and return its result on all ranks, or raise its error there.
         Parameters: work : callable -- Called by rank 0 only, for example to run a sampler.
-        Returns: result : object -- What `work` returned, on all ranks. Its error is raised on all ranks too.
         """
         return self._engine.together(work)
+
+
+class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
+    """What the models have in common."""
+
+    def _plan(self, engine: Any, X: Any, sequence_weight: Any, lengths: Any) -> Plan:
+        plan: Plan = engine._plan(X, None, None, self.resident)
+        if _partitions.are_paths(X):
+            return super()._plan(engine, X, sequence_weight, lengths)
+        own = agreed(engine, lambda: None if lengths is None else checked_lengths(lengths))
+        plan.partitions[engine.rank] = plan.partitions[engine.rank]._replace(sequences=(own, sequence_weight))
+        return plan
+
+    def _pairs(self, method: str, X: Any, lengths: Any, *more: Any) -> tuple[Any, Any]:
+        if _partitions.are_paths(X):
+            return super()._pairs(method, X, lengths, *more)
+        return getattr(self._local(), method)(X, lengths, *more)
+
+
+@on_workers("comm", "no_validation", hmm.GaussianHMM)
+class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
+    """A hidden Markov model of Gaussians, fitted by the ranks of an MPI communicator.
+
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. All ranks call
+    the same methods. `fit`, `e_step`, `score`, `aic` and `bic` are about the sequences of all ranks: either each rank
+    gives an array of its own sequences, with their `lengths` and weights, or all name the same files, with the lengths of
+    all sequences or a list for each file. `decode`, `predict`, `score_samples` and `predict_proba` are about the array of
+    each rank. Afterwards all ranks have the same model.
+    """
+
+
+@on_workers("comm", "no_validation", hmm.GMMHMM)
+class GMMHMM(MarkovOnMPI, markov.GMMHMM):
+    """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
+
+    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    """

@@ -242,7 +242,7 @@ fn texts_that_are_no_model() {
 fn archives_that_are_no_model() {
     let folder = folder();
     folder.write("x.csv", "1,2,3\n");
-    let good = fs::read(data("../tests/data/savez_diag.npz")).unwrap();
+    let good = fs::read(package("tests/data/savez_diag.npz")).unwrap();
     let refused_npz = |content: &[u8], message: &[&str]| {
         folder.write("m.npz", content);
         refused(&folder, "m.npz", "x.csv", &[&["m.npz"], message].concat());

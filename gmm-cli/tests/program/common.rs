@@ -22,7 +22,7 @@ pub fn gmm(folder: impl AsRef<Path>) -> Command {
     command
 }
 
-fn package(path: &str) -> PathBuf {
+pub fn package(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 

@@ -7,7 +7,7 @@ use gaussmix::device::{Device, LoadOptions, load};
 use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::GaussianMixtureParams;
 use gaussmix::model::{CovarianceType, Covariances, Mixture};
-use ndarray::{Array1, Array2, Array3};
+use ndarray::{Array1, Array2};
 use ndarray_npy::read_npy;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -40,13 +40,10 @@ impl Em {
 
 fn ten(x: &Array2<f32>, means: &Array2<f32>, covariance_type: CovarianceType) -> anyhow::Result<()> {
     let (k, d) = means.dim();
-    let covariances = match covariance_type {
-        CovarianceType::Diag => Covariances::Diag(Array2::from_elem((k, d), 0.5)),
-        CovarianceType::Full => {
-            Covariances::Full(Array3::from_shape_fn((k, d, d), |(_, i, j)| if i == j { 0.5 } else { 0.0 }))
-        }
-        other => bail!("the covariance type must be diag or full, not {other}"),
-    };
+    if !matches!(covariance_type, CovarianceType::Diag | CovarianceType::Full) {
+        bail!("the covariance type must be diag or full, not {covariance_type}");
+    }
+    let covariances = Covariances::isotropic(covariance_type, k, d, 0.5);
     let start = Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means.mapv(f64::from), covariances)?;
     let params = GaussianMixtureParams::new(k).covariance_type(covariance_type).max_iter(10).tol(0.0).start(start);
     let params = params.check()?;

@@ -172,14 +172,8 @@ impl Comparison {
             let same = |r: &&Row| [r.n, r.d, r.k] == shape;
             let best = rows.iter().filter(same).map(|r| r.seconds).min_by(f64::total_cmp);
             let [n, d, k] = shape.map(|size| text::grouped(size as u64));
-            vec![
-                name.into(),
-                n,
-                d,
-                k,
-                text::seconds(seconds),
-                best.map_or("–".into(), |best| text::count(seconds / best)),
-            ]
+            let ratio = best.map_or("–".into(), |best| text::count(seconds / best));
+            vec![name.into(), n, d, k, text::seconds(seconds), ratio]
         });
         text::table(&["published", "N", "D", "K", "time", "× the best here"], table, 1)
     }

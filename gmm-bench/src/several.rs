@@ -37,17 +37,9 @@ impl Several {
                 let [total_of_one, e_step_of_one] = *one.get_or_insert([total, e_step]);
                 let share = |one: f64, time: f64| format!("{:.2}", one / time / count as f64);
                 let shape = [n, d, k, count].map(|size| text::grouped(size as u64));
-                rows.push(
-                    shape
-                        .into_iter()
-                        .chain([
-                            text::seconds(total),
-                            share(total_of_one, total),
-                            text::seconds(e_step),
-                            share(e_step_of_one, e_step),
-                        ])
-                        .collect(),
-                );
+                let of_total = [text::seconds(total), share(total_of_one, total)];
+                let of_e_step = [text::seconds(e_step), share(e_step_of_one, e_step)];
+                rows.push([&shape[..], &of_total, &of_e_step].concat());
             }
         }
         let header = ["N", "D", "K", "GPUs", "total", "share", "E-step", "share"];

@@ -8,7 +8,7 @@ use gaussmix::model::{
 };
 use gaussmix::program::whole_number;
 use gaussmix_cli::bench::{mixtures, text};
-use ndarray::{Array1, Array2, Array3};
+use ndarray::Array1;
 
 /// D and K.
 const SHAPES: [(usize, usize); 5] = [(13, 8), (32, 64), (64, 32), (128, 1024), (128, 16)];
@@ -31,15 +31,7 @@ impl Variational {
             let mut evaluator = load(self.device, Samples::from_f32(x.view())?, &LoadOptions::default())?;
             for covariance_type in [CovarianceType::Diag, CovarianceType::Full] {
                 let [start] = <[_; 1]>::try_from(mixtures(1, [k, d], covariance_type)?).expect("one mixture");
-                let (mean, covariance) = (
-                    Array1::zeros(d),
-                    match covariance_type {
-                        CovarianceType::Full => {
-                            Covariances::Full(Array3::from_shape_fn((1, d, d), |(_, i, j)| f64::from(i == j)))
-                        }
-                        _ => Covariances::Diag(Array2::ones((1, d))),
-                    },
-                );
+                let (mean, covariance) = (Array1::zeros(d), Covariances::isotropic(covariance_type, 1, d, 1.0));
                 let kind = WeightConcentrationPriorType::DirichletProcess;
                 let prior = VariationalPrior::new(kind, 1.0, 1.0, mean.clone(), d as f64, covariance.clone())?;
                 let posterior = VariationalMixture::from_statistics(&prior, &evaluator.statistics(&start)?, 1e-6)?;

@@ -4,7 +4,7 @@
 mod common;
 mod gpu_harness;
 
-use common::{fit, folder, gmm, number, write_clouds};
+use common::{folder, number, write_clouds};
 use gaussmix::data::Samples;
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::Evaluator;
@@ -162,22 +162,16 @@ fn the_program_computes_on_a_gpu() {
 }
 
 fn score_on(device: &str) -> serde_json::Value {
-    let (model, iris) = (common::data("iris3.json"), common::data("iris.csv"));
-    let run = gmm(".").arg("score").args([model, iris]).args(["--device", device, "--json"]).assert().success();
-    serde_json::from_slice(&run.get_output().stdout).unwrap()
+    folder().json(format!("score data/iris3.json data/iris.csv --device {device} --json"))
 }
 
 fn bench_finds_the_crossover() {
-    let args = ["bench", "likelihood", "--device", "cpu,cuda", "--n", "100,10000", "--seconds", "0.01"];
-    let run = gmm(".").args(args).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    let text = folder().run("bench likelihood --device cpu,cuda --n 100,10000 --seconds 0.01");
     assert!(text.contains("crossover: "), "{text}");
 }
 
 fn bench_shows_errors_beside_times() {
-    let args = ["bench", "accuracy", "--device", "cuda", "--n", "10000", "--seconds", "0.001", "--json"];
-    let run = gmm(".").args(args).assert().success();
-    let rows: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let rows = folder().json("bench accuracy --device cuda --n 10000 --seconds 0.001 --json");
     let mut seen = Vec::new();
     for row in rows.as_array().unwrap() {
         let text = |name: &str| row[name].as_str().unwrap().to_string();
@@ -203,24 +197,21 @@ fn bench_shows_errors_beside_times() {
 /// All covariance types, in one piece and in chunks, standardised and not.
 fn a_gpu_fits_what_the_cpu_fits() {
     let folder = folder();
-    write_clouds(&folder.path().join("x.npy"));
+    write_clouds(&folder);
     for t in CovarianceType::ALL {
         // Both fits begin at the same start, because finding a start depends on the precision of the device.
-        let args = ["x.npy", "--covariance-type", t.name(), "--tol", "0"];
-        fit(
-            folder.path(),
-            &[&args[..], &["-k", "3", "--max-iter", "0", "-o", "start.json", "--device", "cpu"]].concat(),
-        );
-        let go = |more: &[&str]| {
-            let report = fit(folder.path(), &[&args[..], &["--init", "start.json", "--max-iter", "3"], more].concat());
+        let args = format!("x.npy --covariance-type {t} --tol 0");
+        folder.fit(format!("{args} -k 3 --max-iter 0 -o start.json --device cpu"));
+        let go = |more: &str| {
+            let report = folder.fit(format!("{args} --init start.json --max-iter 3 {more}"));
             (number(&report, "log_likelihood"), report["device"].as_str().unwrap().to_string())
         };
-        let (cpu, _) = go(&["--device", "cpu"]);
-        for more in [&[][..], &["--memory", "18M"], &["--memory", "18M", "--standardize"]] {
-            if more.len() > 2 && t == CovarianceType::Spherical {
+        let (cpu, _) = go("--device cpu");
+        for more in ["", "--memory 18M", "--memory 18M --standardize"] {
+            if more.contains("standardize") && t == CovarianceType::Spherical {
                 continue; // In standardised units a spherical start is diagonal.
             }
-            let (gpu, device) = go(&[&["--device", "cuda"], more].concat());
+            let (gpu, device) = go(&format!("--device cuda {more}"));
             assert!(device.contains("cuda") && device.contains("chunks") != more.is_empty(), "{device}");
             // Both are in float32; the clouds are a few units apart.
             approx::assert_relative_eq!(gpu, cpu, max_relative = 1e-4);

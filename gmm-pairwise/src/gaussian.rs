@@ -205,7 +205,6 @@ impl<T: Number> Centres<T> {
         check_shape("the rows", x.dim(), (x.nrows(), self.centres.ncols()))?;
         check_products("the kernel's values", x, self.centres.view())?;
         check("the rows", x)?;
-        check_products("the kernel's values", x, self.centres.view())?;
         let mut out = Array2::from_elem((x.nrows(), self.centres.nrows()), T::default());
         let gamma = kernel.gamma_for::<T>()?;
         self.side.run(&mut CentresTask {
@@ -259,14 +258,12 @@ impl<T: Number> Task for CentresTask<'_, T> {
     }
 
     fn on_reference(&mut self) -> Result<()> {
-        let (gamma, x, centres) = (self.gamma, self.x, self.centres);
-        reference::matrix(gamma, x, centres, self.out)
+        reference::matrix(self.gamma, self.x, self.centres, self.out)
     }
 
     fn on_gpu(&mut self, gpu: &mut gpu::Centres) -> Result<()> {
-        let (gamma, x, centres) = (self.gamma, gpu::float32(self.x)?, gpu::float32(self.centres)?);
         let out = T::float32_mut(self.out).ok_or_else(gpu::float32_only)?;
-        gpu.gaussian(gamma, x, centres, out)
+        gpu.gaussian(self.gamma, gpu::float32(self.x)?, gpu::float32(self.centres)?, out)
     }
 
     fn open(&self, ordinal: usize) -> Result<gpu::Centres> {

@@ -22,24 +22,26 @@ pub fn pairs<T: Number>(gamma: f64, a: ArrayView2<'_, T>, b: ArrayView2<'_, T>, 
 
 /// Computes row i of `x` with row j of `centres`.
 pub fn matrix<T: Number>(gamma: f64, x: ArrayView2<'_, T>, centres: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
-    let interrupt = Interrupt::current();
-    for (out, x) in out.chunks_exact_mut(centres.nrows()).zip(x.rows()) {
-        interrupt.check()?;
-        for (out, centre) in out.iter_mut().zip(centres.rows()) {
-            *out = gaussian(gamma, x, centre);
-        }
-    }
-    Ok(())
+    each_with_each(x, centres, out, |x, centre| gaussian(gamma, x, centre))
 }
 
 /// Computes row i of `vectors` times row j of `matrix`.
 pub fn products<T: Number>(vectors: ArrayView2<'_, T>, matrix: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
+    each_with_each(vectors, matrix, out, |vector, row| {
+        T::from_f64(neumaier_sum(vector.iter().zip(row).map(|(&v, &m)| v.into() * m.into())))
+    })
+}
+
+fn each_with_each<T: Number>(
+    a: ArrayView2<'_, T>,
+    b: ArrayView2<'_, T>,
+    out: &mut [T],
+    of: impl Fn(ArrayView1<'_, T>, ArrayView1<'_, T>) -> T,
+) -> Result<()> {
     let interrupt = Interrupt::current();
-    for (out, vector) in out.chunks_exact_mut(matrix.nrows()).zip(vectors.rows()) {
+    for (out, a) in out.chunks_exact_mut(b.nrows()).zip(a.rows()) {
         interrupt.check()?;
-        for (out, row) in out.iter_mut().zip(matrix.rows()) {
-            *out = T::from_f64(neumaier_sum(vector.iter().zip(row).map(|(&v, &m)| v.into() * m.into())));
-        }
+        out.iter_mut().zip(b.rows()).for_each(|(out, b)| *out = of(a, b));
     }
     Ok(())
 }

@@ -77,61 +77,45 @@ fn mpi_arguments(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> PyResult
 }
 
 #[pymodule(gil_used = false)]
-fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    // Names of models besides scikit-learn's.
-    let models = CovarianceModel::ALL.map(CovarianceModel::mclust_name);
-    module.add(
-        "MODELS",
-        PyTuple::new(py, models.into_iter().chain(["tied-diagonal", "tied-spherical"]).collect::<Vec<_>>())?,
-    )?;
-    module.add("NonFiniteError", py.get_type::<errors::NonFiniteError>())?;
-    module.add("IllDefinedError", py.get_type::<errors::IllDefinedError>())?;
-    module.add("OutOfRangeError", py.get_type::<errors::OutOfRangeError>())?;
-    module.add("TooFewSamplesError", py.get_type::<errors::TooFewSamplesError>())?;
-    module.add_class::<chains::Chains>()?;
-    module.add_class::<data::Data>()?;
-    module.add_class::<fit::Fit>()?;
-    module.add_class::<fits::Fits>()?;
-    module.add_class::<gpu::GpuArray>()?;
-    module.add_class::<hmm::HiddenMarkov>()?;
-    module.add_class::<hmm::Sequences>()?;
-    module.add_class::<hmm::SequenceStream>()?;
-    module.add_class::<hmm::VariationalHiddenMarkov>()?;
-    module.add_class::<mixture::Mixture>()?;
-    module.add_class::<mixture::Mixtures>()?;
-    module.add_class::<pairwise::InnerProducts>()?;
-    module.add_class::<regression::Regression>()?;
-    module.add_class::<standard::Standardization>()?;
-    module.add_class::<statistics::Statistics>()?;
-    module.add_class::<variational::VariationalMixture>()?;
-    module.add_function(wrap_pyfunction!(data::mean_score, module)?)?;
-    module.add_function(wrap_pyfunction!(data::impute, module)?)?;
-    module.add_function(wrap_pyfunction!(data::denoise, module)?)?;
-    module.add_function(wrap_pyfunction!(arrays::covariance_form, module)?)?;
-    module.add_function(wrap_pyfunction!(arrays::covariance_models, module)?)?;
-    module.add_function(wrap_pyfunction!(arrays::has_prior, module)?)?;
-    module.add_function(wrap_pyfunction!(arrays::needs_one_unit, module)?)?;
-    module.add_function(wrap_pyfunction!(statistics::check_freeze, module)?)?;
-    module.add_function(wrap_pyfunction!(check_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(devices, module)?)?;
-    module.add_function(wrap_pyfunction!(free_gpu_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(many::fit_many, module)?)?;
-    module.add_function(wrap_pyfunction!(half_of_the_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel, module)?)?;
-    module.add_function(wrap_pyfunction!(pairwise::gaussian_kernel_pairs, module)?)?;
-    module.add_function(wrap_pyfunction!(run_program, module)?)?;
-    module.add_function(wrap_pyfunction!(mpi_arguments, module)?)?;
-    module.add_function(wrap_pyfunction!(start::kmeans, module)?)?;
-    module.add_function(wrap_pyfunction!(start::kmeans_plusplus, module)?)?;
-    module.add_function(wrap_pyfunction!(fit::option_names, module)?)?;
-    module.add_function(wrap_pyfunction!(start::kmeans_statistics, module)?)?;
-    module.add_function(wrap_pyfunction!(start::hierarchy, module)?)?;
-    module.add_function(wrap_pyfunction!(start::hierarchy_classes, module)?)?;
-    module.add_function(wrap_pyfunction!(start::mixture_of_clusters, module)?)?;
-    module.add_function(wrap_pyfunction!(start::n_uniforms, module)?)?;
-    module.add_function(wrap_pyfunction!(start::quantile_classes, module)?)?;
-    module.add_function(wrap_pyfunction!(threads::after_fork, module)?)?;
-    Ok(())
+mod _core {
+    use super::*;
+
+    #[pymodule_export]
+    use super::{
+        arrays::{covariance_form, covariance_models, has_prior, needs_one_unit},
+        chains::Chains,
+        check_memory,
+        data::{Data, denoise, impute, mean_score},
+        devices,
+        errors::{IllDefinedError, NonFiniteError, OutOfRangeError, TooFewSamplesError},
+        fit::{Fit, option_names},
+        fits::Fits,
+        free_gpu_memory,
+        gpu::GpuArray,
+        half_of_the_memory,
+        hmm::{HiddenMarkov, SequenceStream, Sequences, VariationalHiddenMarkov},
+        many::fit_many,
+        mixture::{Mixture, Mixtures},
+        mpi_arguments,
+        pairwise::{InnerProducts, gaussian_kernel, gaussian_kernel_pairs},
+        regression::Regression,
+        run_program,
+        standard::Standardization,
+        start::{
+            hierarchy, hierarchy_classes, kmeans, kmeans_plusplus, kmeans_statistics, mixture_of_clusters, n_uniforms,
+            quantile_classes,
+        },
+        statistics::{Statistics, check_freeze},
+        threads::after_fork,
+        variational::VariationalMixture,
+    };
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // Names of models besides scikit-learn's.
+        let models = CovarianceModel::ALL.map(CovarianceModel::mclust_name);
+        let models = models.into_iter().chain(["tied-diagonal", "tied-spherical"]).collect::<Vec<_>>();
+        module.add("MODELS", PyTuple::new(module.py(), models)?)
+    }
 }

@@ -88,17 +88,15 @@ fn of_bytes(bytes: &[u8]) -> PyResult<gaussmix::model::Mixture> {
     let Read { model, k, d, mut numbers, matrices } = read.ok_or_else(wrong)?;
     let noise = numbers.split_off(k + k * d);
     let means = Array2::from_shape_vec((k, d), numbers.split_off(k)).map_err(|_| wrong())?;
-    let [weight, volume, bounds @ ..] = &noise[..] else {
-        return gaussmix::model::Mixture::new(numbers.into(), means, matrices)
-            .and_then(|mixture| mixture.with_covariance_model(model))
-            .map_err(exception);
+    let mixture = if let [weight, volume, bounds @ ..] = &noise[..] {
+        let (lower, upper) = bounds.split_at(d);
+        let noise = UniformDensity { volume: *volume, lower: lower.to_vec(), upper: upper.to_vec() };
+        numbers.push(*weight);
+        with_noise(numbers.into(), means, matrices, noise)
+    } else {
+        gaussmix::model::Mixture::new(numbers.into(), means, matrices)
     };
-    let (lower, upper) = bounds.split_at(d);
-    let noise = UniformDensity { volume: *volume, lower: lower.to_vec(), upper: upper.to_vec() };
-    numbers.push(*weight);
-    with_noise(numbers.into(), means, matrices, noise)
-        .and_then(|mixture| mixture.with_covariance_model(model))
-        .map_err(exception)
+    mixture.and_then(|mixture| mixture.with_covariance_model(model)).map_err(exception)
 }
 
 /// Returns the mixture of K Gaussians and noise with these weights (K + 1,).

@@ -3,8 +3,9 @@ use crate::arrays::{Matrix, view};
 use crate::errors::exception;
 use crate::threads::{compute, interruptible};
 use gaussmix::device::Device;
-use gaussmix::pairwise::{self, Centres, GaussianKernel, RowPairs};
-use numpy::IntoPyArray;
+use gaussmix::pairwise::{self, Centres, GaussianKernel, Number, RowPairs};
+use ndarray::{Array, ArrayView2, Dimension};
+use numpy::{Element, IntoPyArray};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -30,18 +31,9 @@ impl InnerProducts {
     #[new]
     fn new(py: Python<'_>, matrix: &Bound<'_, PyAny>, device: &str) -> PyResult<Self> {
         let device: Device = device.parse().map_err(exception)?;
-        let matrix = Matrix::new(matrix)?;
-        let (resident, n_rows) = match &matrix {
-            Matrix::F32(x) => {
-                let x = view(x);
-                let loaded = compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?;
-                (Resident::F32(Mutex::new(loaded)), x.nrows())
-            }
-            Matrix::F64(x) => {
-                let x = view(x);
-                let loaded = compute(py, || pairwise::InnerProducts::load(device, x))?.map_err(exception)?;
-                (Resident::F64(Mutex::new(loaded)), x.nrows())
-            }
+        let (resident, n_rows) = match &Matrix::new(matrix)? {
+            Matrix::F32(x) => (Resident::F32(load(py, device, view(x))?), view(x).nrows()),
+            Matrix::F64(x) => (Resident::F64(load(py, device, view(x))?), view(x).nrows()),
         };
         Ok(Self { resident, n_rows })
     }
@@ -49,25 +41,36 @@ impl InnerProducts {
     /// Returns rows (N, D) times the transposed matrix.
     fn products<'py>(&self, py: Python<'py>, rows: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match (&self.resident, &Matrix::new(rows)?) {
-            (Resident::F32(matrix), Matrix::F32(rows)) => {
-                let rows = view(rows);
-                let work = || matrix.lock().unwrap_or_else(PoisonError::into_inner).products(rows);
-                Ok(interruptible(py, rows.len().saturating_mul(self.n_rows), work)?
-                    .map_err(exception)?
-                    .into_pyarray(py)
-                    .into_any())
-            }
-            (Resident::F64(matrix), Matrix::F64(rows)) => {
-                let rows = view(rows);
-                let work = || matrix.lock().unwrap_or_else(PoisonError::into_inner).products(rows);
-                Ok(interruptible(py, rows.len().saturating_mul(self.n_rows), work)?
-                    .map_err(exception)?
-                    .into_pyarray(py)
-                    .into_any())
-            }
+            (Resident::F32(matrix), Matrix::F32(rows)) => products(py, matrix, view(rows), self.n_rows),
+            (Resident::F64(matrix), Matrix::F64(rows)) => products(py, matrix, view(rows), self.n_rows),
             _ => Err(mixed()),
         }
     }
+}
+
+type Loaded<T> = Mutex<pairwise::InnerProducts<T>>;
+
+fn load<T: Number + Element>(py: Python<'_>, device: Device, x: ArrayView2<'_, T>) -> PyResult<Loaded<T>> {
+    compute(py, || pairwise::InnerProducts::load(device, x))?.map(Mutex::new).map_err(exception)
+}
+
+fn products<'py, T: Number + Element>(
+    py: Python<'py>,
+    matrix: &Loaded<T>,
+    rows: ArrayView2<'_, T>,
+    n: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let work = || matrix.lock().unwrap_or_else(PoisonError::into_inner).products(rows);
+    array(py, rows.len().saturating_mul(n), work)
+}
+
+/// Returns the array that `work` makes of `n` numbers.
+fn array<'py, T: Number + Element, D: Dimension>(
+    py: Python<'py>,
+    n: usize,
+    work: impl FnOnce() -> gaussmix::Result<Array<T, D>> + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(interruptible(py, n, work)?.map_err(exception)?.into_pyarray(py).into_any())
 }
 
 /// Returns exp(−γ‖a − b‖²) of each pair of rows (N,).
@@ -81,18 +84,20 @@ pub fn gaussian_kernel_pairs<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (device, kernel) = parse(gamma, device)?;
     match (&Matrix::new(a)?, &Matrix::new(b)?) {
-        (Matrix::F32(a), Matrix::F32(b)) => {
-            let (a, b) = (view(a), view(b));
-            let work = || RowPairs::load(device, a, b)?.gaussian(&kernel);
-            Ok(interruptible(py, a.len(), work)?.map_err(exception)?.into_pyarray(py).into_any())
-        }
-        (Matrix::F64(a), Matrix::F64(b)) => {
-            let (a, b) = (view(a), view(b));
-            let work = || RowPairs::load(device, a, b)?.gaussian(&kernel);
-            Ok(interruptible(py, a.len(), work)?.map_err(exception)?.into_pyarray(py).into_any())
-        }
+        (Matrix::F32(a), Matrix::F32(b)) => of_pairs(py, device, &kernel, view(a), view(b)),
+        (Matrix::F64(a), Matrix::F64(b)) => of_pairs(py, device, &kernel, view(a), view(b)),
         _ => Err(mixed()),
     }
+}
+
+fn of_pairs<'py, T: Number + Element>(
+    py: Python<'py>,
+    device: Device,
+    kernel: &GaussianKernel,
+    a: ArrayView2<'_, T>,
+    b: ArrayView2<'_, T>,
+) -> PyResult<Bound<'py, PyAny>> {
+    array(py, a.len(), || RowPairs::load(device, a, b)?.gaussian(kernel))
 }
 
 /// Returns exp(−γ‖a − b‖²) of each row of `a` with each row of `b` (N, M).
@@ -106,24 +111,21 @@ pub fn gaussian_kernel<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (device, kernel) = parse(gamma, device)?;
     match (&Matrix::new(a)?, &Matrix::new(b)?) {
-        (Matrix::F32(a), Matrix::F32(b)) => {
-            let (a, b) = (view(a), view(b));
-            let work = || Centres::load(device, b)?.gaussian(&kernel, a);
-            Ok(interruptible(py, a.len().saturating_mul(b.nrows()), work)?
-                .map_err(exception)?
-                .into_pyarray(py)
-                .into_any())
-        }
-        (Matrix::F64(a), Matrix::F64(b)) => {
-            let (a, b) = (view(a), view(b));
-            let work = || Centres::load(device, b)?.gaussian(&kernel, a);
-            Ok(interruptible(py, a.len().saturating_mul(b.nrows()), work)?
-                .map_err(exception)?
-                .into_pyarray(py)
-                .into_any())
-        }
+        (Matrix::F32(a), Matrix::F32(b)) => of_all(py, device, &kernel, view(a), view(b)),
+        (Matrix::F64(a), Matrix::F64(b)) => of_all(py, device, &kernel, view(a), view(b)),
         _ => Err(mixed()),
     }
+}
+
+fn of_all<'py, T: Number + Element>(
+    py: Python<'py>,
+    device: Device,
+    kernel: &GaussianKernel,
+    a: ArrayView2<'_, T>,
+    b: ArrayView2<'_, T>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let work = || Centres::load(device, b)?.gaussian(kernel, a);
+    array(py, a.len().saturating_mul(b.nrows()), work)
 }
 
 fn parse(gamma: f64, device: &str) -> PyResult<(Device, GaussianKernel)> {

@@ -77,11 +77,7 @@ pub fn kmeans<'py>(
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
-    let labels = with(x, move |x| {
-        scikit_learn::kmeans(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
-    })?;
-    Ok(to_numpy(x.py(), labels))
+    rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans)
 }
 
 /// Returns the rows that k-means++ chooses.
@@ -93,11 +89,19 @@ pub fn kmeans_plusplus<'py>(
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans_plusplus)
+}
+
+fn rows<'py>(
+    x: &Bound<'py, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    uniforms: &Bound<'_, PyAny>,
+    of: impl Fn(View<'_>, Option<ArrayView1<'_, f64>>, usize, &[f64]) -> gaussmix::Result<Vec<usize>> + Send,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
-    let chosen = with(x, move |x| {
-        scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
-    })?;
-    Ok(to_numpy(x.py(), chosen))
+    let rows = with(x, move |x| of(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms))?;
+    Ok(to_numpy(x.py(), rows))
 }
 
 /// Returns the mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.

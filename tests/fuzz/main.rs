@@ -32,75 +32,85 @@ use std::sync::{Arc, Once};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-/// Bytes that a reader may take for any file: buffers, the state of a decompressor, messages.
-const FIXED_MEMORY: u64 = 64 << 10;
-
-struct Format<'a> {
-    /// The name of the files, by which a reader recognises the format.
-    file_name: &'a str,
-    /// Bytes that a reader may take for each byte of a file.
-    memory_per_byte: u64,
-    /// Further bytes that a reader may take for the claims of the file.
-    claimed_memory: fn(&[u8]) -> u64,
-    /// Every error must contain one of these words, to say what is wrong or where.
-    places: &'a [&'a str],
-    input: &'a dyn Fn(&mut ChaCha8Rng) -> Vec<u8>,
-    read: &'a dyn Fn(&Path) -> io::Result<()>,
+/// The memory that a reader may take.
+struct Memory {
+    /// Bytes for each byte of a file, beyond [`Memory::FIXED`].
+    per_byte: u64,
+    /// Further bytes for the claims of the file.
+    claimed: fn(&[u8]) -> u64,
 }
 
-impl Format<'_> {
-    /// Reads all inputs. At least one in a thousand must be read as a value, and at least half must be refused:
-    /// otherwise the inputs test nothing.
-    fn fuzz(&self) {
-        // As in the program: caught panics are not reported.
-        static HOOK: Once = Once::new();
-        HOOK.call_once(|| {
-            let report = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |panic| {
-                if !gaussmix::program::panics_are_caught() {
-                    report(panic);
+impl Memory {
+    /// Bytes for any file: buffers, the state of a decompressor, messages.
+    const FIXED: u64 = 64 << 10;
+    /// The state of decompressors; that of bzip2 is the largest.
+    const DECOMPRESSED: Self = Self { per_byte: 4096, claimed: |_| 8 << 20 };
+    /// Deflate compresses to a thousandth at best.
+    const ARCHIVED: Self = Self { per_byte: 2100, claimed: memory_for_claimed_members };
+
+    const fn per_byte(per_byte: u64) -> Self {
+        Self { per_byte, claimed: |_| 0 }
+    }
+}
+
+/// Reads changes of good files of a format, which a reader recognises by the name of the file. Every error must contain
+/// one of `places`, to say what is wrong or where. At least one input in a thousand must be read as a value, and at least
+/// half must be refused: otherwise the inputs test nothing.
+fn fuzz(file_name: &str, limit: Memory, places: &[&str], good: &[Vec<u8>], read: impl Fn(&Path) -> io::Result<()>) {
+    // As in the program: caught panics are not reported.
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !gaussmix::program::panics_are_caught() {
+                report(panic);
+            }
+        }));
+    });
+    let count: u64 = std::env::var("GMM_FUZZ").map_or(10_000, |n| n.parse().expect("GMM_FUZZ is a number"));
+    // Files in memory, if the system has such a folder.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = folder.path().join(file_name);
+    let good_members: Vec<Members> =
+        good.iter().filter(|_| file_name.ends_with(".npz")).map(|archive| members(archive)).collect();
+    let input = |rng: &mut ChaCha8Rng| match &good_members[..] {
+        [] => mutation::input(rng, good),
+        members => archive_input(rng, good, members),
+    };
+    let (mut values, mut errors, mut most_memory) = (0, 0, 0.0f64);
+    for number in 0..count {
+        let bytes = input(&mut ChaCha8Rng::seed_from_u64(number));
+        fs::write(&path, &bytes).unwrap();
+        let allowed = Memory::FIXED + limit.per_byte * bytes.len() as u64 + (limit.claimed)(&bytes);
+        let failed = |what: &str| -> ! {
+            let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{number}-{file_name}"));
+            fs::write(&saved, &bytes).unwrap();
+            panic!("input {number}, saved as {}: {what}", saved.display())
+        };
+        match catch_unwind(AssertUnwindSafe(|| memory::peak(|| read(&path)))) {
+            Err(_) => failed("a panic"),
+            Ok((_, peak)) if peak > allowed => failed(&format!("{peak} bytes of memory for {}", bytes.len())),
+            Ok((Ok(()), peak)) => {
+                values += 1;
+                most_memory = most_memory.max(peak as f64 / allowed as f64);
+            }
+            Ok((Err(error), peak)) => {
+                errors += 1;
+                most_memory = most_memory.max(peak as f64 / allowed as f64);
+                let text = error.to_string();
+                let says = text.strip_prefix(&format!("{}: ", path.display()));
+                let place_named = |says: &str| places.iter().any(|place| says.contains(place));
+                if !says.is_some_and(place_named) || text.len() > 2000 {
+                    failed(&format!("the error does not name the place: {text}"));
                 }
-            }));
-        });
-        let count: u64 = std::env::var("GMM_FUZZ").map_or(10_000, |n| n.parse().expect("GMM_FUZZ is a number"));
-        // Files in memory, if the system has such a folder.
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let path = folder.path().join(self.file_name);
-        let (mut values, mut errors, mut most_memory) = (0, 0, 0.0f64);
-        for number in 0..count {
-            let bytes = (self.input)(&mut ChaCha8Rng::seed_from_u64(number));
-            fs::write(&path, &bytes).unwrap();
-            let allowed = FIXED_MEMORY + self.memory_per_byte * bytes.len() as u64 + (self.claimed_memory)(&bytes);
-            let failed = |what: &str| -> ! {
-                let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{number}-{}", self.file_name));
-                fs::write(&saved, &bytes).unwrap();
-                panic!("input {number}, saved as {}: {what}", saved.display())
-            };
-            match catch_unwind(AssertUnwindSafe(|| memory::peak(|| (self.read)(&path)))) {
-                Err(_) => failed("a panic"),
-                Ok((_, peak)) if peak > allowed => failed(&format!("{peak} bytes of memory for {}", bytes.len())),
-                Ok((Ok(()), peak)) => {
-                    values += 1;
-                    most_memory = most_memory.max(peak as f64 / allowed as f64);
-                }
-                Ok((Err(error), peak)) => {
-                    errors += 1;
-                    most_memory = most_memory.max(peak as f64 / allowed as f64);
-                    let text = error.to_string();
-                    let says = text.strip_prefix(&format!("{}: ", path.display()));
-                    let places = |says: &str| self.places.iter().any(|place| says.contains(place));
-                    if !says.is_some_and(places) || text.len() > 2000 {
-                        failed(&format!("the error does not name the place: {text}"));
-                    }
-                    if matches!(error.problem, Problem::Io { .. } | Problem::Changed) {
-                        failed(&format!("the system is blamed: {text}"));
-                    }
+                if matches!(error.problem, Problem::Io { .. } | Problem::Changed) {
+                    failed(&format!("the system is blamed: {text}"));
                 }
             }
         }
-        println!("{}: {values} values, {errors} errors, {:.0} % of the memory", self.file_name, 100.0 * most_memory);
-        assert!(values * 1000 >= count && errors * 2 >= count, "{values} values and {errors} errors of {count} inputs");
     }
+    println!("{file_name}: {values} values, {errors} errors, {:.0} % of the memory", 100.0 * most_memory);
+    assert!(values * 1000 >= count && errors * 2 >= count, "{values} values and {errors} errors of {count} inputs");
 }
 
 fn npy<T: ndarray_npy::WritableElement, D: ndarray::Dimension>(array: &ndarray::Array<T, D>) -> Vec<u8> {
@@ -173,20 +183,6 @@ fn read_table(path: &Path) -> io::Result<()> {
 const TABLE_PLACES: [&str; 6] =
     ["the file is damaged", "column", "the compression ", "not an Arrow IPC file", "Feather", "the compressed content"];
 
-/// Fuzzes the reader of a table format whose content may be compressed.
-fn fuzz_table(file_name: &'static str, good: &[Vec<u8>]) {
-    Format {
-        file_name,
-        memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 is the largest.
-        claimed_memory: |_| 8 << 20,
-        places: &TABLE_PLACES,
-        input: &|rng| mutation::input(rng, good),
-        read: &read_table,
-    }
-    .fuzz();
-}
-
 #[test]
 fn parquet_data() {
     let good = [
@@ -197,7 +193,7 @@ fn parquet_data() {
         parquet(Compression::GZIP(Default::default()), false),
         parquet(Compression::LZ4_RAW, true),
     ];
-    fuzz_table("x.parquet", &good);
+    fuzz("x.parquet", Memory::DECOMPRESSED, &TABLE_PLACES, &good, read_table);
 }
 
 #[test]
@@ -207,7 +203,7 @@ fn arrow_data() {
         arrow(Some(arrow_ipc::CompressionType::LZ4_FRAME)),
         arrow(Some(arrow_ipc::CompressionType::ZSTD)),
     ];
-    fuzz_table("x.arrow", &good);
+    fuzz("x.arrow", Memory::DECOMPRESSED, &TABLE_PLACES, &good, read_table);
 }
 
 #[test]
@@ -225,7 +221,7 @@ fn arrow_stream_data() {
         bytes
     };
     let good = [None, Some(arrow_ipc::CompressionType::LZ4_FRAME), Some(arrow_ipc::CompressionType::ZSTD)].map(stream);
-    fuzz_table("x.arrows", &good);
+    fuzz("x.arrows", Memory::DECOMPRESSED, &TABLE_PLACES, &good, read_table);
 }
 
 #[test]
@@ -250,16 +246,7 @@ fn compressed_text() {
         zstd::encode_all(texts[0].as_bytes(), 1).unwrap(),
         zstd::encode_all(texts[1].as_bytes(), 1).unwrap(),
     ];
-    Format {
-        file_name: "x.csv.gz",
-        memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 is the largest.
-        claimed_memory: |_| 8 << 20,
-        places: &["line ", "column", "the compressed content"],
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_table,
-    }
-    .fuzz();
+    fuzz("x.csv.gz", Memory::DECOMPRESSED, &["line ", "column", "the compressed content"], &good, read_table);
 }
 
 fn read_data(path: &Path) -> io::Result<()> {
@@ -281,15 +268,7 @@ fn npy_data() {
     let x = Array2::from_shape_fn((5, 3), |(i, j)| (i * 3 + j) as f64 / 2.0);
     let fortran = x.t().as_standard_layout().into_owned().reversed_axes();
     let good = [npy(&x), npy(&x.mapv(|v| v as f32)), npy(&fortran), swapped(&npy(&x)), npy(&x.column(0).to_owned())];
-    Format {
-        file_name: "x.npy",
-        memory_per_byte: 8,
-        claimed_memory: |_| 0,
-        places: &NPY_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_data,
-    }
-    .fuzz();
+    fuzz("x.npy", Memory::per_byte(8), &NPY_PLACES, &good, read_data);
 }
 
 #[test]
@@ -297,30 +276,14 @@ fn npy_vectors() {
     let w = Array1::from_shape_fn(7, |i| i as f64 / 2.0);
     let column = w.clone().insert_axis(Axis(1));
     let good = [npy(&w), npy(&w.mapv(|v| v as f32)), npy(&column), swapped(&npy(&w)), npy(&column.mapv(|v| v as f32))];
-    Format {
-        file_name: "w.npy",
-        memory_per_byte: 16,
-        claimed_memory: |_| 0,
-        places: &NPY_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &|path| io::read_vector(path).map(drop),
-    }
-    .fuzz();
+    fuzz("w.npy", Memory::per_byte(16), &NPY_PLACES, &good, |path| io::read_vector(path).map(drop));
 }
 
 #[test]
 fn csv_data() {
     let texts = ["a,b\n1,2\n3,4.5\n", "1e-3,-2\r\n\r\n\"3\",4\r\n", "\u{feff}x\n1\n2\n3\n", "0,1,2\n 1 , 2 ,\t3\n"];
     let good = texts.map(|text| text.as_bytes().to_vec());
-    Format {
-        file_name: "x.csv",
-        memory_per_byte: 32,
-        claimed_memory: |_| 0,
-        places: &["line ", "columns "],
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_data,
-    }
-    .fuzz();
+    fuzz("x.csv", Memory::per_byte(32), &["line ", "columns "], &good, read_data);
 }
 
 fn mixture(covariance_type: CovarianceType) -> Mixture {
@@ -350,20 +313,17 @@ fn group_model_tables() {
     let texts = || Ids::Texts(["a", "b", "c d"].map(|text| Some(text.into())).to_vec());
     let mut good: Vec<_> = CovarianceType::ALL.map(|covariance_type| group_models(covariance_type, texts())).into();
     good.push(group_models(CovarianceType::Diag, Ids::Integers([-3, 5, 70].map(Some).to_vec())));
-    Format {
-        file_name: "models.parquet",
-        memory_per_byte: 4096,
-        // The state of decompressors; that of bzip2 is the largest.
-        claimed_memory: |_| 8 << 20,
-        places: &["the file is damaged", "column", "the compression ", "group `"],
-        input: &|rng| mutation::input(rng, &good),
-        read: &|path| {
+    fuzz(
+        "models.parquet",
+        Memory::DECOMPRESSED,
+        &["the file is damaged", "column", "the compression ", "group `"],
+        &good,
+        |path| {
             let models = GroupModels::read(path)?;
             assert_eq!(models.groups.len(), models.fits.len());
             Ok(())
         },
-    }
-    .fuzz();
+    );
 }
 
 fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
@@ -445,15 +405,7 @@ const MODEL_PLACES: [&str; 12] = [
 fn json_models() {
     let good = CovarianceType::ALL
         .map(|t| written("m.json", |p| ModelOutput::create(p).unwrap().write_fit(&fit(t, 0)).unwrap()));
-    Format {
-        file_name: "m.json",
-        memory_per_byte: 64,
-        claimed_memory: |_| 0,
-        places: &MODEL_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_model,
-    }
-    .fuzz();
+    fuzz("m.json", Memory::per_byte(64), &MODEL_PLACES, &good, read_model);
 }
 
 /// Further places that errors in a posterior name.
@@ -468,15 +420,7 @@ fn json_posteriors() {
             written("m.json", |p| ModelOutput::create(p).unwrap().write_variational(&posterior, &summary).unwrap())
         })
         .collect();
-    Format {
-        file_name: "m.json",
-        memory_per_byte: 64,
-        claimed_memory: |_| 0,
-        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(),
-        input: &|rng| mutation::input(rng, &good),
-        read: &read_posterior,
-    }
-    .fuzz();
+    fuzz("m.json", Memory::per_byte(64), &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(), &good, read_posterior);
 }
 
 #[test]
@@ -487,17 +431,13 @@ fn npz_posteriors() {
             written("m.npz", |p| ModelOutput::create(p).unwrap().write_variational(&posterior, &summary).unwrap())
         })
         .collect();
-    let good_members: Vec<Members> = good.iter().map(|archive| members(archive)).collect();
-    Format {
-        file_name: "m.npz",
-        // Deflate compresses to a thousandth at best.
-        memory_per_byte: 2100,
-        claimed_memory: memory_for_claimed_members,
-        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES, &NPZ_PLACES].concat(),
-        input: &|rng| archive_input(rng, &good, &good_members),
-        read: &read_posterior,
-    }
-    .fuzz();
+    fuzz(
+        "m.npz",
+        Memory::ARCHIVED,
+        &[&MODEL_PLACES[..], &POSTERIOR_PLACES, &NPZ_PLACES].concat(),
+        &good,
+        read_posterior,
+    );
 }
 
 #[test]
@@ -513,15 +453,9 @@ fn variational_checkpoints() {
             written("c.json", |p| CheckpointOutput::create(p).unwrap().write_variational(&checkpoint).unwrap())
         })
         .collect();
-    Format {
-        file_name: "c.json",
-        memory_per_byte: 64,
-        claimed_memory: |_| 0,
-        places: &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(),
-        input: &|rng| mutation::input(rng, &good),
-        read: &|path| io::read_variational_checkpoint(path).map(drop),
-    }
-    .fuzz();
+    fuzz("c.json", Memory::per_byte(64), &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(), &good, |path| {
+        io::read_variational_checkpoint(path).map(drop)
+    });
 }
 
 #[test]
@@ -537,20 +471,12 @@ fn checkpoints() {
         };
         written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
     });
-    Format {
-        file_name: "c.json",
-        memory_per_byte: 64,
-        claimed_memory: |_| 0,
-        places: &MODEL_PLACES,
-        input: &|rng| mutation::input(rng, &good),
-        read: &|path| {
-            let checkpoint = io::read_checkpoint(path)?;
-            let k = checkpoint.present.mixture.n_components();
-            assert!(checkpoint.present.retained.iter().all(|&c| c < k));
-            Ok(())
-        },
-    }
-    .fuzz();
+    fuzz("c.json", Memory::per_byte(64), &MODEL_PLACES, &good, |path| {
+        let checkpoint = io::read_checkpoint(path)?;
+        let k = checkpoint.present.mixture.n_components();
+        assert!(checkpoint.present.retained.iter().all(|&c| c < k));
+        Ok(())
+    });
 }
 
 type Members = Vec<(String, Vec<u8>)>;
@@ -623,15 +549,5 @@ fn npz_models() {
             [stored, deflated]
         })
         .collect();
-    let good_members: Vec<Members> = good.iter().map(|archive| members(archive)).collect();
-    Format {
-        file_name: "m.npz",
-        // Deflate compresses to a thousandth at best.
-        memory_per_byte: 2100,
-        claimed_memory: memory_for_claimed_members,
-        places: &[&MODEL_PLACES[..], &NPZ_PLACES].concat(),
-        input: &|rng| archive_input(rng, &good, &good_members),
-        read: &read_model,
-    }
-    .fuzz();
+    fuzz("m.npz", Memory::ARCHIVED, &[&MODEL_PLACES[..], &NPZ_PLACES].concat(), &good, read_model);
 }

@@ -1,6 +1,6 @@
 //! Numbers given on the command line, or in a file.
 use anyhow::bail;
-use gaussmix::io::{self, Data};
+use gaussmix::io;
 use gaussmix::model::{CovarianceType, Covariances};
 use std::path::PathBuf;
 
@@ -46,10 +46,7 @@ impl Numbers {
         let (rows, numbers) = match self {
             Self::Given(numbers) => (numbers.len().isqrt(), numbers.clone()),
             Self::File(path) => {
-                let values = match io::read_data(path)? {
-                    Data::F32(x) => x.mapv(f64::from),
-                    Data::F64(x) => x,
-                };
+                let values = io::read_data(path)?.into_f64();
                 (values.nrows(), values.iter().copied().collect())
             }
         };

@@ -2,7 +2,6 @@
 use super::storage::Storage;
 use anyhow::bail;
 use gaussmix::data::Noise;
-use gaussmix::io::Data;
 use gaussmix::{Error, mcmc};
 use ndarray::Array3;
 use std::ops::Range;
@@ -41,10 +40,7 @@ impl NoiseFile {
     pub fn rows<'a>(&self, rows: Range<usize>) -> gaussmix::Result<Noise<'a>> {
         let (d, start) = (self.d, rows.start);
         let of_file = if self.is_common { 0..d } else { rows };
-        let values = match self.storage.rows(of_file).map_err(|e| Error::Load(Box::new(e)))? {
-            Data::F32(x) => x.mapv(f64::from),
-            Data::F64(x) => x,
-        };
+        let values = self.storage.rows(of_file).map_err(|e| Error::Load(Box::new(e)))?.into_f64();
         let n = values.nrows();
         let noise = if self.is_common {
             Noise::common(values)

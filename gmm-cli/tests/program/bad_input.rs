@@ -1,47 +1,28 @@
 //! Bad input gives a clear error and exit code 1, and nothing is written.
 use crate::common::*;
 use std::fs;
-use std::path::Path;
 
-fn listing(folder: &Path) -> Vec<(String, Option<Vec<u8>>)> {
-    let mut all: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&p).ok()))
-        .collect();
-    all.sort();
-    all
-}
-
-/// Runs `gmm score` in `folder` with an existing result file; it must fail, say all of `message`, and change nothing.
+/// Requires that `gmm score` refuses the files, with an existing result file that stays.
 #[track_caller]
-fn refused(folder: &Path, model: &str, data: &str, message: &[&str]) {
-    fs::write(folder.join("precious.npy"), "precious").unwrap();
-    let before = listing(folder);
-    let run = gmm(folder).args(["score", model, data, "--per-sample", "precious.npy"]).assert().code(1).stdout("");
-    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    for part in message {
-        assert!(stderr.contains(part), "`{part}` is missing in: {stderr}");
-    }
-    let (notes, errors): (Vec<_>, Vec<_>) = stderr.lines().partition(|line| line.starts_with("note: "));
-    assert!(errors.len() == 1 && errors[0].starts_with("error: ") && notes.len() < 2, "{stderr}");
-    assert_eq!(listing(folder), before);
+fn refused(folder: &Folder, model: &str, data: &str, message: &[&str]) {
+    folder.write("precious.npy", "precious");
+    folder.refused(["score", model, data, "--per-sample", "precious.npy"], message);
 }
 
 #[track_caller]
 fn refused_data(name: &str, content: impl AsRef<[u8]>, message: &[&str]) {
     let folder = folder();
-    fs::write(folder.path().join("m.json"), MODEL).unwrap();
-    fs::write(folder.path().join(name), content).unwrap();
-    refused(folder.path(), "m.json", name, &[&[name], message].concat());
+    folder.write("m.json", MODEL);
+    folder.write(name, content);
+    refused(&folder, "m.json", name, &[&[name], message].concat());
 }
 
 #[track_caller]
 fn refused_model(content: impl AsRef<[u8]>, message: &[&str]) {
     let folder = folder();
-    fs::write(folder.path().join("m.json"), content).unwrap();
-    fs::write(folder.path().join("x.csv"), "1,2,3\n").unwrap();
-    refused(folder.path(), "m.json", "x.csv", &[&["m.json"], message].concat());
+    folder.write("m.json", content);
+    folder.write("x.csv", "1,2,3\n");
+    refused(&folder, "m.json", "x.csv", &[&["m.json"], message].concat());
 }
 
 fn f32s(values: &[f32]) -> Vec<u8> {
@@ -157,48 +138,41 @@ fn bad_rows_of_text() {
 #[test]
 fn missing_and_unreadable_files() {
     let folder = folder();
-    let path = folder.path();
-    fs::write(path.join("m.json"), MODEL).unwrap();
-    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
+    folder.write("m.json", MODEL);
+    folder.write("x.csv", "1,2,3\n");
     // A folder in place of a file cannot be read, not even by the superuser.
     for name in ["folder.json", "folder.npy", "folder.csv"] {
-        fs::create_dir(path.join(name)).unwrap();
+        fs::create_dir(folder.path(name)).unwrap();
     }
-    refused(path, "m.json", "none.npy", &["none.npy", "No such file"]);
-    refused(path, "m.json", "none.csv", &["none.csv", "No such file"]);
-    refused(path, "none.json", "x.csv", &["none.json", "No such file"]);
-    refused(path, "folder.json", "x.csv", &["folder.json", "directory"]);
-    refused(path, "m.json", "folder.npy", &["folder.npy: a folder without a file"]);
-    refused(path, "m.json", "folder.csv", &["folder.csv: a folder without a file"]);
-    refused(path, "m.json", "m.json", &["m.json", ".npy, .csv, .tsv"]);
-    refused(path, "m.json", "x", &["x: ", "No such file"]);
-    fs::write(path.join("x"), "1,2,3\n").unwrap();
-    refused(path, "m.json", "x", &["x: ", "must end in .npy, .csv, .tsv"]);
+    refused(&folder, "m.json", "none.npy", &["none.npy", "No such file"]);
+    refused(&folder, "m.json", "none.csv", &["none.csv", "No such file"]);
+    refused(&folder, "none.json", "x.csv", &["none.json", "No such file"]);
+    refused(&folder, "folder.json", "x.csv", &["folder.json", "directory"]);
+    refused(&folder, "m.json", "folder.npy", &["folder.npy: a folder without a file"]);
+    refused(&folder, "m.json", "folder.csv", &["folder.csv: a folder without a file"]);
+    refused(&folder, "m.json", "m.json", &["m.json", ".npy, .csv, .tsv"]);
+    refused(&folder, "m.json", "x", &["x: ", "No such file"]);
+    folder.write("x", "1,2,3\n");
+    refused(&folder, "m.json", "x", &["x: ", "must end in .npy, .csv, .tsv"]);
 }
 
 #[test]
 fn unwritable_outputs_are_found_before_the_work() {
     let folder = folder();
-    let path = folder.path();
-    fs::write(path.join("m.json"), MODEL).unwrap();
-    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
-    fs::create_dir(path.join("folder")).unwrap();
-    let before = listing(path);
+    folder.write("m.json", MODEL);
+    folder.write("x.csv", "1,2,3\n");
+    fs::create_dir(folder.path("folder")).unwrap();
     // The output is checked first: the data does not even exist.
     for (out, message) in
         [("no/such/s.npy", "No such file"), ("folder", "directory"), ("x.csv/s.npy", "Not a directory")]
     {
-        let run = gmm(path).args(["score", "m.json", "none.npy", "--per-sample", out]).assert().code(1).stdout("");
-        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-        assert!(stderr.contains(out) && stderr.contains(message), "{stderr}");
+        let stderr = folder.refused(format!("score m.json none.npy --per-sample {out}"), &[out, message]);
         assert!(!stderr.contains("none.npy"), "{stderr}");
     }
     for input in ["m.json", "x.csv"] {
-        let run = gmm(path).args(["score", "m.json", "x.csv", "--per-sample", input]).assert().code(1).stdout("");
-        assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("is an input"));
+        folder.refused(format!("score m.json x.csv --per-sample {input}"), &["is an input"]);
     }
-    gmm(path).args(["bench", "likelihood", "--n", "10", "--plot", "folder"]).assert().code(1).stdout("");
-    assert_eq!(listing(path), before);
+    folder.refused("bench likelihood --n 10 --plot folder", &["folder"]);
 }
 
 fn model(part: &str, by: &str) -> String {
@@ -267,12 +241,11 @@ fn texts_that_are_no_model() {
 #[test]
 fn archives_that_are_no_model() {
     let folder = folder();
-    let path = folder.path();
-    fs::write(path.join("x.csv"), "1,2,3\n").unwrap();
-    let good = fs::read(scikit_learn_model("savez_diag.npz")).unwrap();
+    folder.write("x.csv", "1,2,3\n");
+    let good = fs::read(package("tests/data/savez_diag.npz")).unwrap();
     let refused_npz = |content: &[u8], message: &[&str]| {
-        fs::write(path.join("m.npz"), content).unwrap();
-        refused(path, "m.npz", "x.csv", &[&["m.npz"], message].concat());
+        folder.write("m.npz", content);
+        refused(&folder, "m.npz", "x.csv", &[&["m.npz"], message].concat());
     };
     refused_npz(b"", &["not a .npz file"]);
     refused_npz(&good[..good.len() - 30], &["not a .npz file"]);
@@ -302,11 +275,9 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 #[test]
 fn conversions_that_fail_write_nothing() {
     let folder = folder();
-    let path = folder.path();
-    fs::write(path.join("m.json"), MODEL).unwrap();
-    fs::write(path.join("bad.json"), "{}").unwrap();
-    fs::write(path.join("old.npz"), "old").unwrap();
-    let before = listing(path);
+    folder.write("m.json", MODEL);
+    folder.write("bad.json", "{}");
+    folder.write("old.npz", "old");
     for (from, to, message) in [
         ("bad.json", "old.npz", "missing field"),
         ("bad.json", "new.npz", "missing field"),
@@ -315,9 +286,6 @@ fn conversions_that_fail_write_nothing() {
         ("m.json", "model.txt", ".json or .npz"),
         ("m.json", "no/such/m.npz", "No such file"),
     ] {
-        let run = gmm(path).args(["convert", from, to]).assert().code(1).stdout("");
-        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-        assert!(stderr.contains(message), "{stderr}");
+        folder.refused(format!("convert {from} {to}"), &[message]);
     }
-    assert_eq!(listing(path), before);
 }

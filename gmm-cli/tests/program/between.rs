@@ -2,33 +2,25 @@
 use crate::common::*;
 use gaussmix::io::{FitSummary, ModelOutput, read_model, read_model_with_summary};
 use gaussmix::model::{Mixture, Order};
-use serde_json::Value;
-use std::path::Path;
 
 const NAMES: [&str; 4] = ["sepal_length_cm", "sepal_width_cm", "petal_length_cm", "petal_width_cm"];
 
 /// Writes the model of the irises with feature names as a.json, and two of its components as b.json.
-fn two(folder: &Path) -> [Mixture; 2] {
+fn two(folder: &Folder) -> [Mixture; 2] {
     let a = read_model(data("iris3.json")).unwrap();
     let b = a.reduce(2).unwrap().0;
     let summary = FitSummary { feature_names: Some(NAMES.map(String::from).to_vec()), ..FitSummary::default() };
-    ModelOutput::create(folder.join("a.json")).unwrap().write_with_summary(&a, &summary).unwrap();
-    ModelOutput::create(folder.join("b.json")).unwrap().write_with_summary(&b, &FitSummary::default()).unwrap();
+    ModelOutput::create(folder.path("a.json")).unwrap().write_with_summary(&a, &summary).unwrap();
+    ModelOutput::create(folder.path("b.json")).unwrap().write_with_summary(&b, &FitSummary::default()).unwrap();
     [a, b]
-}
-
-fn stdout(folder: &tempfile::TempDir, arguments: &[&str]) -> String {
-    let run = gmm(folder).args(arguments).assert().success();
-    String::from_utf8(run.get_output().stdout.clone()).unwrap()
 }
 
 #[test]
 fn results_are_the_librarys() {
     let folder = folder();
-    let [a, b] = two(folder.path());
-    let read = |name: &str| read_model_with_summary(folder.path().join(name)).unwrap();
-    let all = stdout(&folder, &["compare", "a.json", "b.json", "-n", "1000", "--seed", "3", "--json"]);
-    let all: Value = serde_json::from_str(&all).unwrap();
+    let [a, b] = two(&folder);
+    let read = |name: &str| read_model_with_summary(folder.path(name)).unwrap();
+    let all = folder.json("compare a.json b.json -n 1000 --seed 3 --json");
     let kl = a.kl_divergence(&b, 1000, 3).unwrap();
     assert_eq!(all["kl_divergence"]["value"], kl.value);
     assert_eq!(all["kl_divergence"]["standard_error"], kl.standard_error);
@@ -40,18 +32,18 @@ fn results_are_the_librarys() {
     assert_eq!((&all["transport"], &all["plan"][2][1]), (&transport.distance.into(), &transport.plan[[2, 1]].into()));
     assert_eq!(all["wasserstein"][0][1], a.wasserstein(&b).unwrap()[[0, 1]]);
     assert_eq!(all["hellinger_affinity"][1][0], a.hellinger_affinity(&b).unwrap()[[1, 0]]);
-    let text = stdout(&folder, &["compare", "a.json", "b.json", "-n", "1000"]);
+    let text = folder.run("compare a.json b.json -n 1000");
     assert!(text.contains("Jensen-Shannon") && text.contains("nearest of the second"), "{text}");
 
-    let text = stdout(&folder, &["reduce", "a.json", "-k", "2", "-o", "r.json"]);
+    let text = folder.run("reduce a.json -k 2 -o r.json");
     assert!(text.starts_with("2 components of 3 written to r.json; divergence from the model at most"), "{text}");
     let (reduced, summary) = read("r.json");
     assert_eq!((reduced, summary.feature_names.unwrap()), (b.clone(), NAMES.map(String::from).to_vec()));
-    stdout(&folder, &["product", "b.json", "a.json", "-o", "p.json"]);
+    folder.run("product b.json a.json -o p.json");
     // A file holds normalised weights.
     assert_eq!(read("p.json").0.means(), b.product(&a).unwrap().0.means());
     assert_eq!(read("p.json").1.feature_names.unwrap()[0], NAMES[0]);
-    stdout(&folder, &["sum", "a.json", "b.json", "--weights", "3,1", "-o", "s.npz"]);
+    folder.run("sum a.json b.json --weights 3,1 -o s.npz");
     assert_eq!(read("s.npz").0, Mixture::sum(&[&a, &b], &[3.0, 1.0]).unwrap());
     for (order, wanted) in [
         ("weight", Order::Weight),
@@ -59,7 +51,7 @@ fn results_are_the_librarys() {
         ("1", Order::Mean(1)),
         ("2,0,1", Order::Permutation(vec![2, 0, 1])),
     ] {
-        stdout(&folder, &["convert", "a.json", "o.json", "--order", order]);
+        folder.run(format!("convert a.json o.json --order {order}"));
         assert_eq!(read("o.json").0, a.sorted(&wanted).unwrap(), "{order}");
     }
 }
@@ -67,22 +59,20 @@ fn results_are_the_librarys() {
 #[test]
 fn an_axis_has_probabilities_quantiles_and_regions() {
     let folder = folder();
-    let [a, _] = two(folder.path());
+    let [a, _] = two(&folder);
     let petals = a.marginal(&[2]).unwrap();
-    let arguments =
-        ["axis", "a.json", "petal_length_cm", "--cdf", "-1,2.5", "--quantile", "0.5", "--hdr", "0.9", "--json"];
-    let found: Value = serde_json::from_str(&stdout(&folder, &arguments)).unwrap();
+    let found = folder.json("axis a.json petal_length_cm --cdf -1,2.5 --quantile 0.5 --hdr 0.9 --json");
     assert_eq!(found["cdf"][0]["p"], petals.cdf(-1.0).unwrap());
     assert_eq!(found["cdf"][1]["p"], petals.cdf(2.5).unwrap());
     assert_eq!(found["quantile"][0]["x"], petals.quantile(0.5).unwrap());
     let region = petals.hdr(0.9).unwrap();
     assert_eq!(found["hdr"][0]["density"], region.density);
     assert_eq!(found["hdr"][0]["intervals"][1][0], region.intervals[1][0]);
-    let text = stdout(&folder, &["axis", "a.json", "2"]);
+    let text = folder.run("axis a.json 2");
     assert!(text.lines().count() == 6 && text.contains("quantile  0.025"), "{text}");
-    let text = stdout(&folder, &["axis", "a.json", "2", "-o", "line.csv", "--points", "11"]);
+    let text = folder.run("axis a.json 2 -o line.csv --points 11");
     assert_eq!(text, "11 places written to line.csv\n");
-    let table = std::fs::read_to_string(folder.path().join("line.csv")).unwrap();
+    let table = folder.text("line.csv");
     assert_eq!(table.lines().next().unwrap(), "petal_length_cm,density,cdf,component0,component1,component2");
     assert_eq!(table.lines().count(), 12);
 }
@@ -90,8 +80,8 @@ fn an_axis_has_probabilities_quantiles_and_regions() {
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let folder = folder();
-    two(folder.path());
-    stdout(&folder, &["marginal", "a.json", "2,1", "-o", "part.json"]);
+    two(&folder);
+    folder.run("marginal a.json 2,1 -o part.json");
     for (arguments, text) in [
         ("compare a.json part.json", "the features of a.json are sepal_length_cm,"),
         ("compare b.json part.json", "[3, 4]"),
@@ -105,11 +95,8 @@ fn what_does_not_fit_together_is_refused() {
         ("convert a.json n.json --order width", "no feature `width`"),
         ("convert a.json n.json --order 0,1", "name each component once"),
     ] {
-        let run = gmm(&folder).args(arguments.split(' ')).assert().code(1);
-        let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(stderr.contains(text), "{arguments}: {stderr}");
-        assert!(!folder.path().join("n.json").exists());
+        folder.refused(arguments, &[text]);
     }
     // A count of 0 is a mistake in the call.
-    gmm(&folder).args("reduce a.json -k 0 -o n.json".split(' ')).assert().code(2);
+    folder.fails(2, "reduce a.json -k 0 -o n.json");
 }

@@ -1,24 +1,12 @@
 //! The commands with good input.
 use crate::common::*;
 use ndarray::Array1;
-use predicates::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Stdio};
 
-fn json(output: &[u8]) -> Value {
-    serde_json::from_slice(output).unwrap()
-}
-
-fn keys(value: &Value) -> String {
-    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
-    keys.join(" ")
-}
-
-fn score(model: impl AsRef<std::ffi::OsStr>, data: impl AsRef<std::ffi::OsStr>, more: &[&str]) -> Value {
-    let run = gmm(".").arg("score").args([model.as_ref(), data.as_ref()]).args(more).arg("--json").assert().success();
-    json(&run.get_output().stdout)
+fn score(args: impl Args) -> Value {
+    json(folder().gmm("score --json").args(args.words()))
 }
 
 #[test]
@@ -26,10 +14,10 @@ fn score_agrees_with_scikit_learn() {
     // Printed by data/make.py (scikit-learn 1.9.1, float64). The float32 speech data is read as it is; 1e-7 relative is
     // the engine's bound for float32, 1e-10 leaves room for another order of float64 operations.
     for device in ["auto", "reference"] {
-        let row = score(data("iris3.json"), data("iris.csv"), &["--device", device]);
+        let row = score(format!("data/iris3.json data/iris.csv --device {device}"));
         let total = row["log_likelihood"].as_f64().unwrap();
         approx::assert_relative_eq!(total, -307.1819217093602, max_relative = 1e-10);
-        let row = score(data("speech8.json"), data("speech.npy"), &["--device", device]);
+        let row = score(format!("data/speech8.json data/speech.npy --device {device}"));
         let total = row["log_likelihood"].as_f64().unwrap();
         approx::assert_relative_eq!(total, -1009219.6621568517, max_relative = 1e-7);
     }
@@ -37,7 +25,7 @@ fn score_agrees_with_scikit_learn() {
 
 #[test]
 fn score_prints_every_field() {
-    let row = score(data("iris3.json"), data("iris.csv"), &["--device", "reference"]);
+    let row = score("data/iris3.json data/iris.csv --device reference");
     assert_eq!(keys(&row), "covariance_type d device k kernel log_likelihood mean_log_likelihood n precision seconds");
     assert_eq!(row["precision"], "float64");
     assert_eq!((&row["n"], &row["d"], &row["k"]), (&150.into(), &4.into(), &3.into()));
@@ -53,32 +41,27 @@ fn score_prints_every_field() {
 #[test]
 fn every_form_of_the_same_data_scores_the_same() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("model.json"), MODEL).unwrap();
+    folder.write("model.json", MODEL);
     let x = points();
     for fortran in [false, true] {
-        let file = |descr: &str, body: Vec<u8>| npy(descr, fortran, "(7, 3)", &body);
-        fs::write(path(&format!("f4-{fortran}.npy")), file("'<f4'", bytes(&x, fortran, |v| (v as f32).to_le_bytes())))
-            .unwrap();
-        fs::write(path(&format!("f8-{fortran}.npy")), file("'<f8'", bytes(&x, fortran, f64::to_le_bytes))).unwrap();
-        fs::write(path(&format!("b4-{fortran}.npy")), file("'>f4'", bytes(&x, fortran, |v| (v as f32).to_be_bytes())))
-            .unwrap();
-        fs::write(path(&format!("b8-{fortran}.npy")), file("'>f8'", bytes(&x, fortran, f64::to_be_bytes))).unwrap();
+        let write = |name: &str, descr: &str, body: &[u8]| {
+            folder.write(format!("{name}-{fortran}.npy"), npy(descr, fortran, "(7, 3)", body));
+        };
+        write("f4", "'<f4'", &bytes(&x, fortran, |v| (v as f32).to_le_bytes()));
+        write("f8", "'<f8'", &bytes(&x, fortran, f64::to_le_bytes));
+        write("b4", "'>f4'", &bytes(&x, fortran, |v| (v as f32).to_be_bytes()));
+        write("b8", "'>f8'", &bytes(&x, fortran, f64::to_be_bytes));
     }
     let row = |r: ndarray::ArrayView1<f64>| r.iter().map(f64::to_string).collect::<Vec<_>>();
     let lines: Vec<String> = x.outer_iter().map(|r| row(r).join(",")).collect();
-    fs::write(path("plain.csv"), lines.join("\n")).unwrap();
-    fs::write(path("header.csv"), format!("a,\"b, with comma\",c\n{}\n\n", lines.join("\n"))).unwrap();
-    fs::write(path("windows.csv"), format!("\u{feff}a , b,c\r\n{}\r\n", lines.join("\r\n"))).unwrap();
-    fs::write(path("spaces.CSV"), x.outer_iter().map(|r| row(r).join(" ,\t") + "\n").collect::<String>()).unwrap();
+    folder.write("plain.csv", lines.join("\n"));
+    folder.write("header.csv", format!("a,\"b, with comma\",c\n{}\n\n", lines.join("\n")));
+    folder.write("windows.csv", format!("\u{feff}a , b,c\r\n{}\r\n", lines.join("\r\n")));
+    folder.write("spaces.CSV", x.outer_iter().map(|r| row(r).join(" ,\t") + "\n").collect::<String>());
     let (total, _) = reference(&gaussmix::io::Data::F64(x), &mixture());
     let mut seen = 0;
-    for entry in fs::read_dir(&folder).unwrap() {
-        let file = entry.unwrap().path();
-        if file.extension().unwrap() == "json" {
-            continue;
-        }
-        let row = score(path("model.json"), &file, &["--device", "reference"]);
+    for file in folder.names().iter().filter(|name| *name != "model.json") {
+        let row = folder.json(format!("score model.json {file} --device reference --json"));
         assert_eq!(row["n"], 7, "{file:?}");
         // The same operations on the same values give the same bits.
         assert_eq!(row["log_likelihood"].as_f64().unwrap(), total, "{file:?}");
@@ -90,12 +73,11 @@ fn every_form_of_the_same_data_scores_the_same() {
 #[test]
 fn spherical_models_and_single_columns() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let model =
         r#"{"version":1,"covariance_type":"spherical","weights":[0.5,0.5],"means":[[0],[1]],"covariances":[1,4]}"#;
-    fs::write(path("m.json"), model).unwrap();
-    fs::write(path("x.csv"), "x\n0.5\n").unwrap();
-    let row = score(path("m.json"), path("x.csv"), &["--device", "reference"]);
+    folder.write("m.json", model);
+    folder.write("x.csv", "x\n0.5\n");
+    let row = folder.json("score m.json x.csv --device reference --json");
     let density = |s: f64| (-0.125 / (s * s)).exp() / (s * std::f64::consts::TAU.sqrt());
     let expected = (0.5 * density(1.0) + 0.5 * density(2.0)).ln();
     // A few roundings in float64.
@@ -106,20 +88,14 @@ fn spherical_models_and_single_columns() {
 #[test]
 fn per_sample_scores_are_written() {
     let folder = folder();
-    let out = folder.path().join("scores.npy");
-    fs::write(&out, "old").unwrap();
-    gmm(&folder)
-        .arg("score")
-        .args([data("iris3.json"), data("iris.csv")])
-        .args(["--device", "reference", "--per-sample", "scores.npy"])
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("scores.npy"));
-    let scores: Array1<f64> = ndarray_npy::read_npy(&out).unwrap();
+    folder.write("scores.npy", "old");
+    let text = folder.run("score data/iris3.json data/iris.csv --device reference --per-sample scores.npy");
+    assert_has(&text, &["scores.npy"]);
+    let scores: Array1<f64> = ndarray_npy::read_npy(folder.path("scores.npy")).unwrap();
     let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
     let (_, expected) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
     assert_eq!(scores, expected);
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(folder.names(), ["scores.npy"], "no temporary file is left");
 }
 
 #[cfg(unix)]
@@ -127,24 +103,18 @@ fn per_sample_scores_are_written() {
 fn outputs_keep_links_modes_and_special_files() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("real.npy"), "old").unwrap();
-    fs::set_permissions(path("real.npy"), fs::Permissions::from_mode(0o640)).unwrap();
-    std::os::unix::fs::symlink("real.npy", path("link.npy")).unwrap();
+    folder.write("real.npy", "old");
+    fs::set_permissions(folder.path("real.npy"), fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("real.npy", folder.path("link.npy")).unwrap();
     for out in ["link.npy", "new.npy", "/dev/null"] {
-        gmm(&folder)
-            .arg("score")
-            .args([data("iris3.json"), data("iris.csv")])
-            .args(["--per-sample", out])
-            .assert()
-            .success();
+        folder.run(format!("score data/iris3.json data/iris.csv --per-sample {out}"));
     }
-    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
-    assert!(fs::symlink_metadata(path("link.npy")).unwrap().is_symlink());
+    let mode = |name: &str| fs::metadata(folder.path(name)).unwrap().permissions().mode() & 0o777;
+    assert!(fs::symlink_metadata(folder.path("link.npy")).unwrap().is_symlink());
     assert_eq!(mode("real.npy"), 0o640);
-    assert_eq!(fs::read(path("real.npy")).unwrap(), fs::read(path("new.npy")).unwrap());
+    assert_eq!(folder.bytes("real.npy"), folder.bytes("new.npy"));
     // A new file has the mode that the umask gives to any new file.
-    fs::File::create(path("plain")).unwrap();
+    fs::File::create(folder.path("plain")).unwrap();
     assert_eq!(mode("new.npy"), mode("plain"));
     use std::os::unix::fs::FileTypeExt;
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
@@ -152,53 +122,50 @@ fn outputs_keep_links_modes_and_special_files() {
 
 #[test]
 fn score_is_readable() {
-    let run = gmm(".").arg("score").args([data("speech8.json"), data("speech.npy")]).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-    for part in ["20,000 samples × 13 features, float32", "8 components, diag", "log-likelihood  -1009219.6", "kernel"]
-    {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
+    let text = folder().run("score data/speech8.json data/speech.npy");
+    let parts = ["20,000 samples × 13 features, float32", "8 components, diag", "log-likelihood  -1009219.6", "kernel"];
+    assert_has(&text, &parts);
 }
 
 #[test]
 fn kernels_are_chosen_by_name() {
-    let row = score(data("iris3.json"), data("iris.csv"), &["--device", "reference", "--kernel", "reference"]);
+    let row = score("data/iris3.json data/iris.csv --device reference --kernel reference");
     assert_eq!(row["kernel"], "reference");
-    gmm(".")
-        .arg("score")
-        .args([data("iris3.json"), data("iris.csv")])
-        .args(["--device", "reference", "--kernel", "warp9"])
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("`warp9`").and(predicate::str::contains("available here: reference")));
+    let args = "score data/iris3.json data/iris.csv --device reference --kernel warp9";
+    folder().refused(args, &["`warp9`", "available here: reference"]);
 }
 
 #[test]
 fn a_missing_gpu_is_an_error_that_says_so() {
-    gmm_without_gpu(".")
-        .arg("score")
-        .args([data("iris3.json"), data("iris.csv")])
-        .args(["--device", "cuda"])
-        .assert()
-        .code(1)
-        .stdout("")
-        .stderr(predicate::str::contains("no CUDA device"));
+    folder().without_gpus().refused("score data/iris3.json data/iris.csv --device cuda", &["no CUDA device"]);
+}
+
+/// Returns the rows that a command prints as JSON, without a note.
+#[track_caller]
+fn rows(folder: &Folder, args: &str) -> Vec<Value> {
+    serde_json::from_str(&folder.silent(format!("{args} --json"))).unwrap()
+}
+
+/// Requires that a command names a missing GPU beside the reference's row, and that alone it is an error.
+#[track_caller]
+fn assert_names_the_missing_gpu(bench: &str) {
+    let folder = folder().without_gpus();
+    let (missing, both) = ("no CUDA device", format!("{bench} --device reference,cuda"));
+    folder.refused(format!("{bench} --device cuda"), &[missing]);
+    assert_has(&folder.run(&both), &[missing]);
+    let (rows, notes) = folder.output(0, format!("{both} --json"));
+    assert_has(&notes, &[missing]);
+    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["device"] == "reference"), "{rows:?}");
 }
 
 #[test]
 fn bench_rows() {
-    let run = gmm(".")
-        .args(["bench", "likelihood", "--device", "reference", "--n", "200,1e2", "-k", "3", "-d", "2"])
-        .args(["--seconds", "0.01", "--json"])
-        .assert()
-        .success()
-        .stderr("");
-    let rows = json(&run.get_output().stdout);
-    let rows = rows.as_array().unwrap();
+    let rows = rows(&folder(), "bench likelihood --device reference --n 200,1e2 -k 3 -d 2 --seconds 0.01");
     let of = |r: &Value| (r["device"].as_str().unwrap().to_string(), r["n"].as_u64().unwrap());
     let expected = [("reference", 100), ("reference", 200)];
     assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected.map(|(m, n)| (m.to_string(), n)));
-    for row in rows {
+    for row in &rows {
         assert_eq!(keys(row), "d device k kernel n seconds");
         assert_eq!((&row["k"], &row["d"]), (&3.into(), &2.into()));
         assert!(row["seconds"].as_f64().unwrap() > 0.0);
@@ -207,26 +174,16 @@ fn bench_rows() {
 
 #[test]
 fn bench_without_a_gpu_says_so() {
-    let bench = |devices: &str| {
-        let mut command = gmm_without_gpu(".");
-        command.args(["bench", "likelihood", "--n", "100", "--seconds", "0.001", "--device", devices]);
-        command
-    };
-    let missing = predicate::str::contains("no CUDA device");
-    bench("cuda").assert().code(1).stdout("").stderr(missing.clone());
-    bench("reference,cuda").assert().success().stdout(predicate::str::contains("unavailable").and(missing.clone()));
-    let run = bench("reference,cuda").arg("--json").assert().success().stderr(missing);
-    assert_eq!(json(&run.get_output().stdout).as_array().unwrap().len(), 1);
+    let bench = "bench likelihood --n 100 --seconds 0.001";
+    assert_names_the_missing_gpu(bench);
+    let text = folder().without_gpus().run(format!("{bench} --device reference,cuda"));
+    assert_has(&text, &["unavailable"]);
 }
 
 #[test]
 fn bench_compares_kernels() {
-    let run = gmm(".")
-        .args("bench likelihood --device reference --kernels --n 100 --seconds 0.001 --json".split(' '))
-        .assert()
-        .success();
-    let rows = json(&run.get_output().stdout);
-    let mut kernels: Vec<&str> = rows.as_array().unwrap().iter().map(|r| r["kernel"].as_str().unwrap()).collect();
+    let rows = rows(&folder(), "bench likelihood --device reference --kernels --n 100 --seconds 0.001");
+    let mut kernels: Vec<&str> = rows.iter().map(|r| r["kernel"].as_str().unwrap()).collect();
     kernels.dedup();
     let expected = gaussmix::device::kernel_names(&gaussmix::device::Device::Reference);
     assert_eq!(kernels, expected);
@@ -234,11 +191,9 @@ fn bench_compares_kernels() {
 
 #[test]
 fn bench_shows_errors_beside_times() {
-    let args =
-        ["bench", "accuracy", "--device", "reference,cpu", "--n", "3e3", "-k", "3", "-d", "2", "--seconds", "0.001"];
-    let run = gmm(".").args(args).arg("--json").assert().success().stderr("");
-    let rows = json(&run.get_output().stdout);
-    let rows = rows.as_array().unwrap();
+    let args = "bench accuracy --device reference,cpu --n 3e3 -k 3 -d 2 --seconds 0.001";
+    let rows_of = |more: &str| rows(&folder(), &format!("{args} {more}"));
+    let rows = rows_of("");
     let is = |row: &Value, kernel: &str, precision: &str, operation: &str| {
         (&row["kernel"], &row["precision"], &row["operation"]) == (&kernel.into(), &precision.into(), &operation.into())
     };
@@ -252,7 +207,7 @@ fn bench_shows_errors_beside_times() {
         // The reference computes in float64 only; errors are measured against it.
         assert_eq!(rows.iter().filter(|row| is(row, "reference", "float64", operation)).count(), 1);
     }
-    for row in rows {
+    for row in &rows {
         let mut expected =
             vec!["covariance_type", "d", "device", "k", "kernel", "n", "operation", "precision", "seconds", "total"];
         let mut errors = vec!["total"];
@@ -279,15 +234,9 @@ fn bench_shows_errors_beside_times() {
             assert!(row["device"] != "reference" || value == 0.0, "{row}: {error}");
         }
     }
-    gmm(".")
-        .args(args)
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("N = 3,000, D = 2, K = 3").and(predicate::str::contains("mean / σ")));
+    assert_has(&folder().run(args), &["N = 3,000, D = 2, K = 3", "mean / σ"]);
     for covariance_type in ["full", "tied", "spherical"] {
-        let run = gmm(".").args(args).args(["--covariance-type", covariance_type, "--json"]).assert().success();
-        let rows = json(&run.get_output().stdout);
-        for row in rows.as_array().unwrap() {
+        for row in rows_of(&format!("--covariance-type {covariance_type}")) {
             assert_eq!(row["covariance_type"], covariance_type);
             // The same bound as for the totals of float32 above.
             assert!((0.0..1e-6).contains(&row["total"].as_f64().unwrap()), "{row}");
@@ -296,26 +245,15 @@ fn bench_shows_errors_beside_times() {
             }
         }
     }
-    gmm(".").args(["bench", "likelihood", "--covariance-type", "full"]).assert().code(2);
-    // A missing GPU is named, and alone is an error.
-    let without = |devices: &str| {
-        let mut command = gmm_without_gpu(".");
-        command.args(["bench", "accuracy", "--n", "100", "--seconds", "0.001", "--device", devices]);
-        command
-    };
-    let missing = predicate::str::contains("no CUDA device");
-    without("cuda").assert().code(1).stdout("").stderr(missing.clone());
-    without("reference,cuda").assert().success().stdout(missing);
+    folder().fails(2, "bench likelihood --covariance-type full");
+    assert_names_the_missing_gpu("bench accuracy --n 100 --seconds 0.001");
 }
 
 const SMALL_MAP: &str = "bench map --device cpu --n 2e3 --d 3,2 --k 2,4 --covariance-type diag,full --seconds 0.001";
 
 #[test]
 fn bench_map_has_a_row_for_each_cell() {
-    let run =
-        gmm(".").args(SMALL_MAP.split(' ')).args(["--task", "em,total,scores", "--json"]).assert().success().stderr("");
-    let rows = json(&run.get_output().stdout);
-    let rows = rows.as_array().unwrap();
+    let rows = rows(&folder(), &format!("{SMALL_MAP} --task em,total,scores"));
     let cells = |row: &Value| {
         let number = |name: &str| row[name].as_u64().unwrap();
         let text = |name: &str| row[name].as_str().unwrap().to_string();
@@ -331,7 +269,7 @@ fn bench_map_has_a_row_for_each_cell() {
     }
     assert_eq!(rows.iter().map(cells).collect::<Vec<_>>(), expected);
     let kernels = gaussmix::device::kernel_names(&gaussmix::device::Device::Cpu);
-    for row in rows {
+    for row in &rows {
         let names = "cliff covariance_type d device family floor k kernel n ratio seconds task";
         assert_eq!(keys(row), names);
         let of = |name: &str| row[name].as_f64().unwrap();
@@ -351,113 +289,87 @@ fn bench_map_has_a_row_for_each_cell() {
 #[test]
 fn bench_map_prints_and_draws() {
     let folder = folder();
+    let text = folder.silent(format!("{SMALL_MAP} --plot map.svg"));
     let heads =
         ["D \\ K", "an iteration of EM, diag covariances", "full covariances", "plot: map.svg", "rates of an H100"];
-    let run = gmm(&folder).args(SMALL_MAP.split(' ')).args(["--plot", "map.svg"]).assert().success().stderr("");
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-    for head in heads {
-        assert!(text.contains(head), "{head}: {text}");
-    }
+    assert_has(&text, &heads);
     assert!(!text.contains('\u{1b}'), "colours are for terminals: {text:?}");
-    let svg = fs::read_to_string(folder.path().join("map.svg")).unwrap();
+    let svg = folder.text("map.svg");
     assert!(svg.contains("K = 4") && svg.contains("D = 3"));
-    gmm(&folder)
-        .args(SMALL_MAP.split(' '))
-        .args(["--bandwidth", "1e10"])
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("at 0.01·10¹² bytes a second").and(predicate::str::contains("H100").not()));
+    let text = folder.run(format!("{SMALL_MAP} --bandwidth 1e10"));
+    assert!(text.contains("at 0.01·10¹² bytes a second") && !text.contains("H100"), "{text}");
 }
 
 #[test]
 fn bench_map_names_what_it_leaves_out() {
-    let bench = |n: &str, d: &str| {
-        let mut command = gmm(".");
-        command.args(["bench", "map", "--device", "cpu", "--covariance-type", "diag", "--seconds", "0.001"]);
-        command.args(["--n", n, "--d", d, "--k", "2"]);
-        command
+    let folder = folder();
+    let bench = |n: &str, d: &str, more: &str| {
+        format!("bench map --device cpu --covariance-type diag --seconds 0.001 --n {n} --d {d} --k 2 {more}")
     };
-    let left_out = predicate::str::contains("diag, D = 1000000000000 is left out: the samples and their copies");
-    bench("1e3", "2,1e12").assert().success().stdout(left_out.clone());
-    let run = bench("1e3", "2,1e12").arg("--json").assert().success().stderr(left_out);
-    assert_eq!(json(&run.get_output().stdout).as_array().unwrap().len(), 1);
-    bench("1e15", "2")
-        .assert()
-        .code(1)
-        .stdout("")
-        .stderr(predicate::str::contains("nothing could be measured: diag, D = 2"));
-    bench("0", "2").assert().code(2);
-    bench("1e3", "2").args(["--bandwidth", "0"]).assert().code(2).stderr(predicate::str::contains("above 0"));
-    bench("1e3", "2").args(["--task", "fit"]).assert().code(2);
-    gmm_without_gpu(".")
-        .args(["bench", "map", "--n", "1e12"])
-        .assert()
-        .code(1)
-        .stdout("")
-        .stderr(predicate::str::contains("no CUDA device"));
+    let left_out = &["diag, D = 1000000000000 is left out: the samples and their copies"];
+    assert_has(&folder.run(bench("1e3", "2,1e12", "")), left_out);
+    let (rows, notes) = folder.output(0, bench("1e3", "2,1e12", "--json"));
+    assert_has(&notes, left_out);
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&rows).unwrap().len(), 1);
+    folder.refused(bench("1e15", "2", ""), &["nothing could be measured: diag, D = 2"]);
+    folder.fails(2, bench("0", "2", ""));
+    folder.refused_with(2, bench("1e3", "2", "--bandwidth 0"), &["above 0"]);
+    folder.fails(2, bench("1e3", "2", "--task fit"));
+    folder.without_gpus().refused("bench map --n 1e12", &["no CUDA device"]);
 }
 
 #[test]
 fn bench_plots() {
     let folder = folder();
-    gmm(&folder)
-        .args("bench likelihood --device reference --n 10,100 --seconds 0.001 --plot p.svg".split(' '))
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("p.svg"));
-    let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    let text = folder.run("bench likelihood --device reference --n 10,100 --seconds 0.001 --plot p.svg");
+    assert_has(&text, &["p.svg"]);
+    let svg = folder.text("p.svg");
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-    for part in ["number of samples N", "seconds", "reference", "K = 8, D = 13", "<polyline"] {
-        assert!(svg.contains(part), "{part}");
-    }
+    assert_has(&svg, &["number of samples N", "seconds", "reference", "K = 8, D = 13", "<polyline"]);
 }
 
 #[test]
 fn devices_are_listed_with_reasons() {
-    gmm(".")
-        .arg("devices")
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("cpu").and(predicate::str::contains("cuda:0")));
-    let run = gmm(".").args(["devices", "--json"]).assert().success();
-    let rows = json(&run.get_output().stdout);
-    for row in rows.as_array().unwrap() {
+    let folder = folder();
+    assert_has(&folder.run("devices"), &["cpu", "cuda:0"]);
+    let rows = rows(&folder, "devices");
+    for row in &rows {
         assert_eq!(keys(row), "available description device kernels");
         assert_ne!(row["description"], "");
         assert_eq!(row["available"].as_bool().unwrap(), !row["kernels"].as_array().unwrap().is_empty(), "{row}");
     }
-    assert!(rows.as_array().unwrap().iter().any(|r| r["device"] == "reference" && r["available"] == true));
+    assert!(rows.iter().any(|r| r["device"] == "reference" && r["available"] == true));
 }
 
 #[test]
 fn help_has_examples() {
-    for command in [&[][..], &["score"], &["bench"], &["bench", "likelihood"], &["convert"], &["devices"]] {
-        gmm(".").args(command).arg("--help").assert().success().stdout(predicate::str::contains("Examples:"));
+    for command in ["", "score", "bench", "bench likelihood", "convert", "devices"] {
+        assert_has(&folder().run(format!("{command} --help")), &["Examples:"]);
     }
-    gmm(".").arg("--version").assert().success().stdout(concat!("gmm ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(folder().run("--version"), concat!("gmm ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]
 fn wrong_use_is_exit_code_2() {
     for args in [
-        &[][..],
-        &["frobnicate"],
-        &["score"],
-        &["score", "model.json"],
-        &["score", "m.json", "x.npy", "--device", "gpu"],
-        &["score", "m.json", "x.npy", "--device", "cuda:x"],
-        &["score", "m.json", "x.npy", "--frobnicate"],
-        &["bench"],
-        &["bench", "likelihood", "--device", "cpu,abacus"],
-        &["bench", "likelihood", "--n", "0"],
-        &["bench", "likelihood", "-k", "0"],
-        &["bench", "likelihood", "--n", "ten"],
-        &["bench", "likelihood", "--seconds", "nan"],
-        &["devices", "-v", "-q"],
-        &["completions", "cmd"],
-        &["man"],
+        "",
+        "frobnicate",
+        "score",
+        "score model.json",
+        "score m.json x.npy --device gpu",
+        "score m.json x.npy --device cuda:x",
+        "score m.json x.npy --frobnicate",
+        "bench",
+        "bench likelihood --device cpu,abacus",
+        "bench likelihood --n 0",
+        "bench likelihood -k 0",
+        "bench likelihood --n ten",
+        "bench likelihood --seconds nan",
+        "devices -v -q",
+        "completions cmd",
+        "man",
     ] {
-        gmm(".").args(args).assert().code(2).stdout("").stderr(predicate::str::is_empty().not());
+        assert_ne!(folder().fails(2, args), "", "{args}");
     }
 }
 
@@ -472,20 +384,14 @@ const NUMPY: [(&str, f64); 4] = [
 #[test]
 fn models_convert_and_come_back() {
     let folder = folder();
-    let convert = |from: &std::path::Path, to: &str| {
-        gmm(&folder).arg("convert").arg(from).arg(to).assert().success().stdout(format!("{to} written\n"));
-        folder.path().join(to)
-    };
-    let npz = convert(&data("speech8.json"), "m.npz");
-    let json_file = convert(&npz, "m.json");
-    let (a, b) =
-        (gaussmix::io::read_model(data("speech8.json")).unwrap(), gaussmix::io::read_model(&json_file).unwrap());
-    assert_eq!(a, b);
+    for (from, to) in [("data/speech8.json", "m.npz"), ("m.npz", "m.json")] {
+        assert_eq!(folder.run(format!("convert {from} {to}")), format!("{to} written\n"));
+    }
+    assert_eq!(folder.model("m.json"), gaussmix::io::read_model(data("speech8.json")).unwrap());
     // numpy.savez, compressed and not, made with numpy 2.4 from a mixture of each of scikit-learn's types.
     for form in ["savez", "savez_compressed"] {
         for (covariance_type, total) in NUMPY {
-            let model = scikit_learn_model(&format!("{form}_{covariance_type}.npz"));
-            let row = score(model, data("iris.csv"), &["--device", "reference"]);
+            let row = score(format!("tests/data/{form}_{covariance_type}.npz data/iris.csv --device reference"));
             assert_eq!(row["covariance_type"], covariance_type);
             // The same operations in float64, in a different order.
             approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), total, max_relative = 1e-10);
@@ -496,15 +402,10 @@ fn models_convert_and_come_back() {
 /// A closed pipe, as in `gmm … | head -0`, causes neither a panic nor a failure.
 #[test]
 fn a_closed_pipe_is_quiet() {
-    for more in [&["--json"][..], &[]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gmm"))
-            .arg("score")
-            .args([data("iris3.json"), data("iris.csv")])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    for more in ["--json", ""] {
+        let args = format!("score data/iris3.json data/iris.csv {more}").words();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
+        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -518,24 +419,15 @@ fn a_full_disk_is_a_failure() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_gmm")).arg("devices").stdout(full()).stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(1));
-    gmm(".")
-        .arg("score")
-        .args([data("iris3.json"), data("iris.csv")])
-        .args(["--per-sample", "/dev/full"])
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("/dev/full: cannot write it: No space left on device"));
+    let args = "score data/iris3.json data/iris.csv --per-sample /dev/full";
+    folder().refused(args, &["/dev/full: cannot write it: No space left on device"]);
 }
 
 /// Each script names commands and options, and bash completes with its own.
 #[test]
 fn completions_complete() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = gmm(".").args(["completions", shell]).assert().success().stderr("");
-        let script = String::from_utf8(script.get_output().stdout.clone()).unwrap();
-        for word in ["select", "likelihood", "covariance-type"] {
-            assert!(script.contains(word), "{shell}: {word}");
-        }
+        assert_has(&folder().silent(["completions", shell]), &["select", "likelihood", "covariance-type"]);
     }
     #[cfg(unix)]
     {
@@ -549,41 +441,32 @@ fn completions_complete() {
 #[test]
 fn man_pages_say_what_help_says() {
     let folder = folder();
-    gmm(&folder).args(["man", "-o", "pages/man1"]).assert().success().stdout(predicate::str::contains("pages/man1"));
-    let page = |name: &str| fs::read_to_string(folder.path().join("pages/man1").join(name)).unwrap();
+    assert_has(&folder.run("man -o pages/man1"), &["pages/man1"]);
     for (name, word) in
         [("gmm.1", "Exit codes"), ("gmm-fit.1", "n\\-init"), ("gmm-bench-accuracy.1", "covariance\\-type")]
     {
-        assert!(page(name).contains(word), "{name}: {word}");
+        assert_has(&folder.text(format!("pages/man1/{name}")), &[word]);
     }
-    fs::write(folder.path().join("file"), "").unwrap();
-    refused(folder.path(), &["man", "-o", "file"], &["file: the man pages cannot be written"]);
+    folder.write("file", "");
+    folder.refused("man -o file", &["file: the man pages cannot be written"]);
 }
 
 #[test]
 fn quiet_and_verbose() {
     let folder = folder();
     // A first line of numbers that look like a header causes a note.
-    fs::write(folder.path().join("x.csv"), "0,1\n5,6\n7,9\n2,1\n").unwrap();
-    let fit = |option: &[&str]| {
-        let run =
-            gmm(&folder).args(["fit", "x.csv", "-k", "1", "--device", "cpu", "--json"]).args(option).assert().success();
-        let output = run.get_output();
-        assert!(json(&output.stdout)["converged"].is_boolean());
-        String::from_utf8(output.stderr.clone()).unwrap()
+    folder.write("x.csv", "0,1\n5,6\n7,9\n2,1\n");
+    let fit = |option: &str| {
+        let (stdout, stderr) = folder.output(0, format!("fit x.csv -k 1 --device cpu --json {option}"));
+        assert!(serde_json::from_str::<Value>(&stdout).unwrap()["converged"].is_boolean());
+        stderr
     };
-    assert!(fit(&[]).starts_with("note: "));
-    assert_eq!(fit(&["-q"]), "");
-    let told = fit(&["--verbose"]);
-    for what in ["note: ", "read x.csv: 4 samples", "the data is in", "iteration 1: lower bound", "done"] {
-        assert!(told.contains(what), "{what}: {told}");
-    }
+    assert!(fit("").starts_with("note: "));
+    assert_eq!(fit("-q"), "");
+    let told = ["note: ", "read x.csv: 4 samples", "the data is in", "iteration 1: lower bound", "done"];
+    assert_has(&fit("--verbose"), &told);
     // An error is printed in any case.
-    gmm(&folder)
-        .args(["-q", "fit", "none.csv", "-k", "1"])
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("none.csv"));
+    folder.refused("-q fit none.csv -k 1", &["none.csv"]);
 }
 
 /// The header gives the results of the program, compiled by the C compiler without a warning.
@@ -591,35 +474,31 @@ fn quiet_and_verbose() {
 #[test]
 fn a_model_becomes_a_c_header() {
     let folder = folder();
-    let folder = folder.path();
-    let iris = data("iris.csv");
-    let iris = iris.to_str().unwrap();
     let numbers = "#include <stdio.h>\n#include \"m-1.h\"\nint main(void) {\n    double x[M_1_N_FEATURES], \
         p[M_1_N_COMPONENTS];\n    int j;\n    for (;;) {\n        for (j = 0; j < M_1_N_FEATURES; j++)\n            \
         if (scanf(\"%lf\", x + j) != 1) return 0;\n        m_1_predict_proba(x, p);\n        \
         printf(\"%.17g %d %.17g\\n\", m_1_score(x), m_1_predict(x), p[0]);\n    }\n}\n";
-    std::fs::write(folder.join("m.c"), numbers).unwrap();
+    folder.write("m.c", numbers);
     // Two samples are so far away that squares of their distances overflow.
-    let table = std::fs::read_to_string(iris).unwrap() + "1e160,0,0,0\n-1e308,1e308,0,0\n";
-    std::fs::write(folder.join("x.csv"), &table).unwrap();
+    let table = fs::read_to_string(data("iris.csv")).unwrap() + "1e160,0,0,0\n-1e308,1e308,0,0\n";
+    folder.write("x.csv", &table);
     let rows = table.split_once('\n').unwrap().1.replace(',', " ");
     let column = |file: &str, at: usize| -> Vec<f64> {
-        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let text = folder.text(file);
         text.lines().skip(1).map(|line| line.split(',').nth(at).unwrap().parse().unwrap()).collect()
     };
-    let kinds = ["full", "tied", "diag", "spherical"].map(|kind| ["--covariance-type", kind]);
-    for options in kinds.iter().map(|kind| &kind[..]).chain([&["--variational"][..]]) {
-        let run = |args: &[&str]| drop(gmm(folder).args(args).assert().success());
-        run(&[&["fit", iris, "-k", "3", "--device", "cpu", "-o", "m.json"], options].concat());
-        run(&["convert", "m.json", "m-1.h"]);
-        run(&["score", "m.json", "x.csv", "--device", "reference", "--per-sample", "scores.csv"]);
-        run(&["predict", "m.json", "x.csv", "--device", "reference", "-o", "labels.csv"]);
-        run(&["predict", "m.json", "x.csv", "--device", "reference", "--proba", "-o", "proba.csv"]);
+    let kinds = ["full", "tied", "diag", "spherical"].map(|kind| format!("--covariance-type {kind}"));
+    for options in kinds.iter().map(|kind| &kind[..]).chain(["--variational"]) {
+        folder.run(format!("fit data/iris.csv -k 3 --device cpu -o m.json {options}"));
+        folder.run("convert m.json m-1.h");
+        folder.run("score m.json x.csv --device reference --per-sample scores.csv");
+        folder.run("predict m.json x.csv --device reference -o labels.csv");
+        folder.run("predict m.json x.csv --device reference --proba -o proba.csv");
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "m.c", "-o", "m", "-lm"];
-        let compiled = std::process::Command::new(compiler).current_dir(folder).args(strict).output().unwrap();
+        let strict = "-std=c99 -Wall -Wextra -Werror -pedantic m.c -o m -lm".words();
+        let compiled = std::process::Command::new(compiler).current_dir(&folder).args(strict).output().unwrap();
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        let run = assert_cmd::Command::new(folder.join("m")).write_stdin(rows.clone()).assert().success();
+        let run = assert_cmd::Command::new(folder.path("m")).write_stdin(rows.clone()).assert().success();
         let stdout = String::from_utf8(run.get_output().stdout.clone()).unwrap();
         let (scores, labels, proba) = (column("scores.csv", 0), column("labels.csv", 0), column("proba.csv", 0));
         assert_eq!(stdout.lines().count(), 152);
@@ -629,7 +508,7 @@ fn a_model_becomes_a_c_header() {
             let equal = values[0] == scores[i] || (values[0] - scores[i]).abs() <= 1e-12 * scores[i].abs().max(1.0);
             assert!(equal && (values[0].is_finite() == (i < 150)), "{options:?} {i}: {line}");
             // Rounding decides which of equal covariances is nearest.
-            if i >= 150 && options[1..] == ["tied"] {
+            if i >= 150 && options.ends_with("tied") {
                 assert!((0.0..=1.0).contains(&values[2]), "{options:?} {i}: {line}");
                 continue;
             }
@@ -643,19 +522,18 @@ fn a_model_becomes_a_c_header() {
 #[test]
 fn targets_are_predicted_from_the_other_features() {
     let folder = folder();
-    let folder = folder.path();
     let model = r#"{"version": 1, "covariance_type": "full", "weights": [0.5, 0.5], "feature_names": ["a", "b"],
         "means": [[0, 1], [2, -1]], "covariances": [[[0.5, -1], [-1, 5]], [[5, 1], [1, 0.5]]]}"#;
-    std::fs::write(folder.join("m.json"), model).unwrap();
-    std::fs::write(folder.join("x.csv"), "id,a\nfirst,2\nsecond,-1.5\n").unwrap();
-    gmm(folder).args(["predict", "m.json", "x.csv", "--target", "b", "--id", "id", "-o", "y.csv"]).assert().success();
+    folder.write("m.json", model);
+    folder.write("x.csv", "id,a\nfirst,2\nsecond,-1.5\n");
+    folder.run("predict m.json x.csv --target b --id id -o y.csv");
     // The mean of b given a: component 0 has 1 - 2·a, component 1 has -1 + (a - 2)/5.
     let expected = |a: f64| {
         let density = |mean: f64, variance: f64| (-0.5 * (a - mean).powi(2) / variance).exp() / variance.sqrt();
         let (first, second) = (density(0.0, 0.5), density(2.0, 5.0));
         (first * (1.0 - 2.0 * a) + second * (-1.0 + (a - 2.0) / 5.0)) / (first + second)
     };
-    let text = std::fs::read_to_string(folder.join("y.csv")).unwrap();
+    let text = folder.text("y.csv");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "id,b");
     for (line, (id, a)) in lines[1..].iter().zip([("first", 2.0), ("second", -1.5)]) {
@@ -663,9 +541,7 @@ fn targets_are_predicted_from_the_other_features() {
         assert!(name == id && (value.parse::<f64>().unwrap() - expected(a)).abs() < 1e-12, "{line} {}", expected(a));
     }
     let refused = |target: &str, part: &str| {
-        let run = gmm(folder).args(["predict", "m.json", "x.csv", "--target", target, "-o", "z.csv"]).assert().code(1);
-        let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(stderr.contains(part), "{stderr}");
+        folder.refused(format!("predict m.json x.csv --target {target} -o z.csv"), &[part]);
     };
     refused("c", "no feature `c`");
     refused("a,b", "all 2 features");
@@ -675,14 +551,9 @@ fn targets_are_predicted_from_the_other_features() {
 #[test]
 fn the_least_likely_samples_are_outliers() {
     let folder = folder();
-    let folder = folder.path();
-    let iris = data("iris.csv");
-    let iris = iris.to_str().unwrap();
-    gmm(folder).args(["fit", iris, "-k", "2", "-o", "m.json"]).assert().success();
-    let args = ["score", "m.json", iris, "--outliers", "0.05", "--per-sample", "o.csv", "--json"];
-    let run = gmm(folder).args(args).assert().success();
-    let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
-    let text = std::fs::read_to_string(folder.join("o.csv")).unwrap();
+    folder.run("fit data/iris.csv -k 2 -o m.json");
+    let report = folder.json("score m.json data/iris.csv --outliers 0.05 --per-sample o.csv --json");
+    let text = folder.text("o.csv");
     assert_eq!(text.lines().next(), Some("log_likelihood,outlier"));
     let rows: Vec<Vec<f64>> =
         text.lines().skip(1).map(|line| line.split(',').map(|value| value.parse().unwrap()).collect()).collect();
@@ -697,5 +568,5 @@ fn the_least_likely_samples_are_outliers() {
         let named = found["rows"].as_array().unwrap().contains(&row.into());
         assert!(named == (values[1] == 1.0) && named == (values[0] < threshold), "{row}");
     }
-    gmm(folder).args(["score", "m.json", iris, "--outliers", "0.6"]).assert().code(2);
+    folder.fails(2, "score m.json data/iris.csv --outliers 0.6");
 }

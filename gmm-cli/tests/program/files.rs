@@ -2,49 +2,25 @@
 use crate::common::*;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter};
-
-fn members(path: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut archive = zip::ZipArchive::new(fs::File::open(path).unwrap()).unwrap();
-    let mut all = Vec::new();
-    for i in 0..archive.len() {
-        let mut entry = archive.by_index(i).unwrap();
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
-        all.push((entry.name().to_string(), bytes));
-    }
-    all
-}
-
-fn archive(path: &Path, members: &[(String, Vec<u8>)], method: CompressionMethod) {
-    let mut archive = ZipWriter::new(fs::File::create(path).unwrap());
-    for (name, bytes) in members {
-        archive.start_file(name.as_str(), SimpleFileOptions::default().compression_method(method)).unwrap();
-        archive.write_all(bytes).unwrap();
-    }
-    archive.finish().unwrap();
-}
+use zip::CompressionMethod;
 
 /// A parser whose time doubles with each bracket would take 25 s for 22 brackets.
 #[test]
 fn nested_headers_are_refused_at_once() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("m.json"), MODEL).unwrap();
-    fs::write(path("x.csv"), "1,2,3\n").unwrap();
-    gmm(&folder).args(["convert", "m.json", "good.npz"]).assert().success();
+    folder.write("m.json", MODEL);
+    folder.write("x.csv", "1,2,3\n");
+    folder.run("convert m.json good.npz");
     for depth in [22, 30, 1000] {
         let hostile = npy("'<f8'", false, &"(1,".repeat(depth), &[0; 48]);
-        fs::write(path("x.npy"), &hostile).unwrap();
-        let mut parts = members(&path("good.npz"));
+        folder.write("x.npy", &hostile);
+        let mut parts = members(&folder.path("good.npz"));
         parts.iter_mut().find(|(name, _)| name == "means_.npy").unwrap().1 = hostile;
-        archive(&path("m.npz"), &parts, CompressionMethod::Stored);
+        archive(&folder.path("m.npz"), &parts, CompressionMethod::Stored);
         let begin = Instant::now();
-        refused(folder.path(), &["score", "m.json", "x.npy"], &["x.npy", "header", "brackets"]);
-        refused(folder.path(), &["score", "m.npz", "x.csv"], &["m.npz", "means_", "brackets"]);
+        folder.refused("score m.json x.npy", &["x.npy", "header", "brackets"]);
+        folder.refused("score m.npz x.csv", &["m.npz", "means_", "brackets"]);
         assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     }
 }
@@ -52,17 +28,14 @@ fn nested_headers_are_refused_at_once() {
 #[test]
 fn archives_are_checked_as_a_whole() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("m.json"), MODEL).unwrap();
-    gmm(&folder).args(["convert", "m.json", "good.npz"]).assert().success();
-    let good = members(&path("good.npz"));
-    let bad = |message: &[&str]| {
-        refused(folder.path(), &["convert", "bad.npz", "out.json"], &[&["bad.npz"], message].concat());
-    };
+    folder.write("m.json", MODEL);
+    folder.run("convert m.json good.npz");
+    let good = members(&folder.path("good.npz"));
+    let bad = |message: &[&str]| folder.refused("convert bad.npz out.json", &[&["bad.npz"], message].concat());
     let with = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let mut parts = good.clone();
         change(&mut parts.iter_mut().find(|(n, _)| n == name).unwrap().1);
-        archive(&path("bad.npz"), &parts, CompressionMethod::Deflated);
+        archive(&folder.path("bad.npz"), &parts, CompressionMethod::Deflated);
     };
     // The last eight bytes are the last number.
     for name in ["precisions_.npy", "precisions_cholesky_.npy"] {
@@ -82,24 +55,24 @@ fn archives_are_checked_as_a_whole() {
 
     // Two members with the same name: the second is written under a different name of the same length, which is then
     // replaced.
-    let whole = fs::read(path("good.npz")).unwrap();
+    let whole = folder.bytes("good.npz");
     let position = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|w| w == part).unwrap();
     let mut parts = good.clone();
     parts.push(("meanz_.npy".into(), good[2].1.clone()));
-    archive(&path("bad.npz"), &parts, CompressionMethod::Stored);
-    let mut twice = fs::read(path("bad.npz")).unwrap();
+    archive(&folder.path("bad.npz"), &parts, CompressionMethod::Stored);
+    let mut twice = folder.bytes("bad.npz");
     for _ in 0..2 {
         let at = position(&twice, b"meanz_");
         twice[at..at + 6].copy_from_slice(b"means_");
     }
-    fs::write(path("bad.npz"), &twice).unwrap();
+    folder.write("bad.npz", &twice);
     bad(&["`means_` twice"]);
     // The checksum of an unneeded member, in the directory (16 bytes into its record) and before the content (14).
     for (signature, at) in [(b"PK\x01\x02", 16), (b"PK\x03\x04", 14)] {
         let mut damaged = whole.clone();
         let last = damaged.windows(4).rposition(|w| w == signature).unwrap();
         damaged[last + at] ^= 1;
-        fs::write(path("bad.npz"), &damaged).unwrap();
+        folder.write("bad.npz", &damaged);
         bad(&["checksum"]);
     }
 }
@@ -107,29 +80,27 @@ fn archives_are_checked_as_a_whole() {
 #[test]
 fn conversions_keep_how_a_model_was_found() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    let iris = data("iris.csv").display().to_string();
-    gmm(&folder).args(["fit", &iris, "-k", "2", "-o", "a.json"]).assert().success();
+    folder.run("fit data/iris.csv -k 2 -o a.json");
     for (from, to) in [("a.json", "b.npz"), ("b.npz", "c.json"), ("c.json", "d.json"), ("b.npz", "e.npz")] {
-        gmm(&folder).args(["convert", from, to]).assert().success();
+        folder.run(format!("convert {from} {to}"));
     }
-    let read = |name: &str| fs::read(path(name)).unwrap();
-    let text = String::from_utf8(read("a.json")).unwrap();
-    for member in ["converged", "n_iter", "lower_bound\"", "lower_bounds"] {
-        assert!(text.contains(member), "{member} in {text}");
-    }
-    assert_eq!(text, String::from_utf8(read("c.json")).unwrap());
-    assert_eq!(read("a.json"), read("d.json"));
-    assert_eq!(read("b.npz"), read("e.npz"));
-    let (_, found) = gaussmix::io::read_model_with_summary(path("b.npz")).unwrap();
+    let text = folder.text("a.json");
+    assert_has(&text, &["converged", "n_iter", "lower_bound\"", "lower_bounds"]);
+    assert_eq!(text, folder.text("c.json"));
+    assert_eq!(folder.bytes("a.json"), folder.bytes("d.json"));
+    assert_eq!(folder.bytes("b.npz"), folder.bytes("e.npz"));
+    let (_, found) = gaussmix::io::read_model_with_summary(folder.path("b.npz")).unwrap();
     assert_eq!(found.lower_bounds.as_ref().unwrap().len() as u64, found.n_iter.unwrap());
     assert_eq!(found.lower_bounds.unwrap().last(), found.lower_bound.as_ref());
     // A model that was not fitted has none of these members.
-    fs::write(path("m.json"), MODEL).unwrap();
-    gmm(&folder).args(["convert", "m.json", "m.npz"]).assert().success();
-    assert_eq!(gaussmix::io::read_model_with_summary(path("m.npz")).unwrap().1, gaussmix::io::FitSummary::default());
-    fs::write(path("m.json"), text.replace("\"converged\": true", "\"converged\": \"yes\"")).unwrap();
-    refused(folder.path(), &["convert", "m.json", "new.npz"], &["m.json", "\"yes\""]);
+    folder.write("m.json", MODEL);
+    folder.run("convert m.json m.npz");
+    assert_eq!(
+        gaussmix::io::read_model_with_summary(folder.path("m.npz")).unwrap().1,
+        gaussmix::io::FitSummary::default()
+    );
+    folder.write("m.json", text.replace("\"converged\": true", "\"converged\": \"yes\""));
+    folder.refused("convert m.json new.npz", &["m.json", "\"yes\""]);
 }
 
 /// Starts a fit that reads its file repeatedly, changes the file, and returns the fit's stderr.
@@ -137,14 +108,13 @@ fn conversions_keep_how_a_model_was_found() {
 #[track_caller]
 fn changed_while_read(change: impl Fn(&mut fs::File)) -> String {
     let folder = folder();
-    let path = folder.path().join("x.npy");
+    let path = folder.path("x.npy");
     let (n, d) = (40_000usize, 16usize);
     let values: Vec<u8> = (0..n * d).flat_map(|i| (((i * 7919) % 1009) as f32).to_le_bytes()).collect();
     fs::write(&path, npy("'<f4'", false, &format!("({n}, {d})"), &values)).unwrap();
     // The columns are shifted copies of each other, so that full covariances may be singular.
-    let model = ["-k", "3", "--covariance-type", "diag", "--tol", "0", "--max-iter", "1000000"];
-    let args = [&["fit", "x.npy", "--memory", "300k", "--device", "cpu"], &model[..]].concat();
-    let child = start(folder.path(), &args);
+    let args = "fit x.npy --memory 300k --device cpu -k 3 --covariance-type diag --tol 0 --max-iter 1000000";
+    let child = start(&folder, args);
     wait_until_busy(&child);
     change(&mut fs::File::options().write(true).open(&path).unwrap());
     let output = child.wait_with_output().unwrap();
@@ -170,23 +140,21 @@ fn a_file_that_changes_is_named_as_the_cause() {
 #[test]
 fn chunks_without_weight_count_for_nothing() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let (n, d) = (3000usize, 2usize);
     let x = ndarray::Array2::from_shape_fn((n, d), |(i, j)| {
         ((i * 37 + j * 11) % 101) as f64 + if i < 1000 { 1e3 } else { 0.0 }
     });
     let w = ndarray::Array1::from_shape_fn(n, |i| if i < 1000 { 0.0 } else { 1.0 });
-    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
-    ndarray_npy::write_npy(path("w.npy"), &w).unwrap();
-    ndarray_npy::write_npy(path("part.npy"), &x.slice(ndarray::s![1000.., ..])).unwrap();
-    let total = |args: &[&str]| {
-        let run = gmm(&folder).args(["fit", "-k", "1", "--device", "cpu", "--json"]).args(args).assert().success();
-        let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    folder.save("x.npy", &x);
+    folder.save("w.npy", &w);
+    folder.save("part.npy", &x.slice(ndarray::s![1000.., ..]));
+    let total = |args: &str| {
+        let report = folder.json(format!("fit -k 1 --device cpu --json {args}"));
         report["log_likelihood"].as_f64().unwrap()
     };
-    let wanted = total(&["part.npy"]);
-    for more in [&[][..], &["--standardize"]] {
-        let got = total(&[&["x.npy", "--sample-weight", "w.npy", "--memory", "33k"], more].concat());
+    let wanted = total("part.npy");
+    for more in ["", "--standardize"] {
+        let got = total(&format!("x.npy --sample-weight w.npy --memory 33k {more}"));
         // Both are in float64. The order of the sums differs, and with --standardize the units of reg_covar.
         approx::assert_relative_eq!(got, wanted, max_relative = 1e-6);
     }
@@ -195,33 +163,30 @@ fn chunks_without_weight_count_for_nothing() {
 #[test]
 fn control_characters_of_a_file_do_not_reach_the_terminal() {
     let folder = folder();
-    fs::write(folder.path().join("m.json"), MODEL).unwrap();
-    fs::write(folder.path().join("x.csv"), "1,2,3\n1,\x1b[2J\x07,3\n").unwrap();
-    refused(folder.path(), &["score", "m.json", "x.csv"], &["line 2", "`\\u{1b}[2J\\u{7}`"]);
-    fs::write(folder.path().join("x.csv"), format!("1,2,3\n1,{},3\n", "x".repeat(100_000))).unwrap();
-    let run = gmm(&folder).args(["score", "m.json", "x.csv"]).assert().code(1);
-    assert!(run.get_output().stderr.len() < 400);
-    fs::write(folder.path().join("bad.json"), MODEL.replace("diag", "di\\u001b[31mag")).unwrap();
-    let run = gmm(&folder).args(["score", "bad.json", "x.csv"]).assert().code(1);
-    assert!(!run.get_output().stderr.contains(&0x1b));
+    folder.write("m.json", MODEL);
+    folder.write("x.csv", "1,2,3\n1,\x1b[2J\x07,3\n");
+    folder.refused("score m.json x.csv", &["line 2", "`\\u{1b}[2J\\u{7}`"]);
+    folder.write("x.csv", format!("1,2,3\n1,{},3\n", "x".repeat(100_000)));
+    assert!(folder.fails(1, "score m.json x.csv").len() < 400);
+    folder.write("bad.json", MODEL.replace("diag", "di\\u001b[31mag"));
+    assert!(!folder.fails(1, "score bad.json x.csv").contains('\u{1b}'));
 }
 
 #[test]
 fn numbers_at_the_edge_are_short() {
     let folder = folder();
-    fs::write(folder.path().join("m.json"), MODEL.replace("[0.75, 1.5, 1]", "[0.75, -1e-320, 1]")).unwrap();
-    fs::write(folder.path().join("x.csv"), "1,2,3\n").unwrap();
-    refused(folder.path(), &["score", "m.json", "x.csv"], &["component 1", "is -1e-320"]);
+    folder.write("m.json", MODEL.replace("[0.75, 1.5, 1]", "[0.75, -1e-320, 1]"));
+    folder.write("x.csv", "1,2,3\n");
+    folder.refused("score m.json x.csv", &["component 1", "is -1e-320"]);
 }
 
 #[test]
 fn a_header_of_numbers_is_noted() {
     let folder = folder();
-    fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    folder.write("m.json", MODEL);
     let stderr = |text: &str| {
-        fs::write(folder.path().join("x.csv"), text).unwrap();
-        let run = gmm(&folder).args(["score", "m.json", "x.csv"]).assert().success();
-        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+        folder.write("x.csv", text);
+        folder.notes("score m.json x.csv")
     };
     let note = stderr("0,1,2\n0.5,1.5,2.5\n");
     assert!(
@@ -240,18 +205,13 @@ fn a_header_of_numbers_is_noted() {
 
 #[test]
 fn help_is_at_most_100_columns_wide() {
-    let commands = ["fit", "select", "score", "predict", "sample", "mcmc", "convert", "bench", "devices"];
-    for command in commands.iter().map(|c| vec![*c]).chain([vec![]]) {
+    for command in ["fit", "select", "score", "predict", "sample", "mcmc", "convert", "bench", "devices", ""] {
         for help in ["--help", "-h"] {
-            let run = gmm(".").args(&command).arg(help).env("COLUMNS", "400").assert().success();
+            let args = format!("{command} {help}");
+            let run = folder().gmm(&args).env("COLUMNS", "400").assert().success();
             let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-            for line in text.lines() {
-                assert!(
-                    line.chars().count() <= 100,
-                    "gmm {command:?} {help}: {} columns: {line}",
-                    line.chars().count()
-                );
-            }
+            let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+            assert!(widest.chars().count() <= 100, "{args}: {widest}");
         }
     }
 }
@@ -259,10 +219,8 @@ fn help_is_at_most_100_columns_wide() {
 #[test]
 fn plots_tell_components_apart() {
     let folder = folder();
-    let iris = data("iris.csv").display().to_string();
-    let args = ["fit", &iris, "-k", "15", "--covariance-type", "diag", "--max-iter", "3", "--plot", "p.svg"];
-    gmm(&folder).args(args).assert().success();
-    let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    folder.run("fit data/iris.csv -k 15 --covariance-type diag --max-iter 3 --plot p.svg");
+    let svg = folder.text("p.svg");
     assert_eq!(svg.matches("<ellipse ").count(), 30);
     // The legend shows a different line for each component.
     let mut looks: Vec<&str> = svg.lines().filter_map(|l| l.strip_prefix("<line fill")?.split(" x1").next()).collect();

@@ -6,8 +6,7 @@ use gaussmix::{Error, Interrupt};
 use ndarray::{Array2, arr2};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use zip::write::SimpleFileOptions;
+use zip::CompressionMethod;
 
 /// Returns the values of a file with this content, its names, and the remarks on it.
 #[track_caller]
@@ -22,7 +21,7 @@ fn read_with(
     selection: &ColumnSelection,
 ) -> (Array2<f64>, Option<Vec<String>>, Vec<String>) {
     let folder = folder();
-    let path = folder.path().join(name);
+    let path = folder.path(name);
     fs::write(&path, content).unwrap();
     let table = Table::open(&[&path], selection).unwrap();
     let Data::F64(values) = table.read().unwrap().data else { panic!("float64") };
@@ -31,6 +30,22 @@ fn read_with(
     let Data::F64(rows) = file.rows(0..file.dim().0).unwrap() else { panic!("float64") };
     assert_eq!(format!("{rows}"), format!("{values}"));
     (values, names, remarks)
+}
+
+/// Requires that a text is refused with a message.
+#[track_caller]
+fn refused(text: impl AsRef<[u8]>, said: &[&str]) {
+    let folder = folder();
+    folder.write("x.csv", text);
+    folder.refused("fit x.csv -k 1", said);
+}
+
+/// Returns the notes on a text that is fitted.
+#[track_caller]
+fn notes(text: &str) -> String {
+    let folder = folder();
+    folder.write("x.csv", text);
+    folder.notes("fit x.csv -k 1")
 }
 
 fn strings(names: &[&str]) -> Option<Vec<String>> {
@@ -50,9 +65,9 @@ fn arrays_of_integers_are_fitted_as_their_numbers_are() {
     let shape = "(30, 3)";
     let wide = |element: fn(u8) -> Vec<u8>| values.iter().flat_map(|&v| element(v)).collect::<Vec<u8>>();
     let model = |descr: &str, body: &[u8]| {
-        fs::write(folder.path().join("x.npy"), npy(descr, false, shape, body)).unwrap();
-        fit(folder.path(), &["x.npy", "-k", "2", "-o", "m.json", "--device", "cpu"]);
-        fs::read(folder.path().join("m.json")).unwrap()
+        folder.write("x.npy", npy(descr, false, shape, body));
+        folder.fit("x.npy -k 2 -o m.json --device cpu");
+        folder.bytes("m.json")
     };
     let expected = model("'<f8'", &wide(|v| f64::from(v).to_le_bytes().to_vec()));
     assert!(model("'|u1'", &values) == expected);
@@ -61,9 +76,8 @@ fn arrays_of_integers_are_fitted_as_their_numbers_are() {
     // From standard input, compressed.
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(&npy("'|u1'", false, shape, &values)).unwrap();
-    let args = ["fit", "-", "-k", "2", "-o", "s.json", "--device", "cpu"];
-    gmm(&folder).args(args).write_stdin(encoder.finish().unwrap()).assert().success();
-    assert!(fs::read(folder.path().join("s.json")).unwrap() == expected);
+    folder.gmm("fit - -k 2 -o s.json --device cpu").write_stdin(encoder.finish().unwrap()).assert().success();
+    assert!(folder.bytes("s.json") == expected);
     // Truth values, for which only some fits are defined, and float16.
     let truth: Vec<u8> = values.iter().map(|v| v & 1).collect();
     model("'|b1'", &truth);
@@ -73,19 +87,15 @@ fn arrays_of_integers_are_fitted_as_their_numbers_are() {
 #[test]
 fn a_model_in_npz_may_have_integers() {
     let folder = folder();
-    let path = folder.path().join("m.npz");
-    let mut archive = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+    let path = folder.path("m.npz");
     let text: Vec<u8> = "diag".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
-    for (name, member) in [
-        ("covariance_type", npy("'<U4'", false, "()", &text)),
-        ("weights_", npy("'<f2'", false, "(2,)", &[0x00, 0x38, 0x00, 0x38])),
-        ("means_", npy("'>i2'", false, "(2, 2)", &[0, 1, 0xff, 0xfe, 0, 3, 1, 0])),
-        ("covariances_", npy("'|u1'", false, "(2, 2)", &[1, 2, 3, 200])),
-    ] {
-        archive.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
-        archive.write_all(&member).unwrap();
-    }
-    archive.finish().unwrap();
+    let members = [
+        ("covariance_type.npy", npy("'<U4'", false, "()", &text)),
+        ("weights_.npy", npy("'<f2'", false, "(2,)", &[0x00, 0x38, 0x00, 0x38])),
+        ("means_.npy", npy("'>i2'", false, "(2, 2)", &[0, 1, 0xff, 0xfe, 0, 3, 1, 0])),
+        ("covariances_.npy", npy("'|u1'", false, "(2, 2)", &[1, 2, 3, 200])),
+    ];
+    archive(&path, &members, CompressionMethod::Deflated);
     let mixture = io::read_model(&path).unwrap();
     assert_eq!(mixture.means(), arr2(&[[1.0, -2.0], [3.0, 256.0]]));
     assert_eq!(mixture.covariances().iter().collect::<Vec<_>>(), [1.0, 2.0, 3.0, 200.0]);
@@ -114,14 +124,8 @@ fn a_separator_at_the_end_of_lines_separates_nothing() {
     assert_eq!((values.dim(), remarks.len()), ((2, 3), 0));
     // A value that appears late is not dropped silently.
     let late = format!("{}7,8,9\n", "1,2,\n".repeat(20_000));
-    let folder = folder();
-    fs::write(folder.path().join("x.csv"), late).unwrap();
-    let said = &["x.csv: line 20001 has `9` after its last separator", "a header"];
-    refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
-    fs::write(folder.path().join("x.csv"), "1,2,\n3,5,\n4,4,\n").unwrap();
-    let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();
-    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-    assert!(stderr.contains("note: x.csv: the lines end with a separator"), "{stderr}");
+    refused(late, &["x.csv: line 20001 has `9` after its last separator", "a header"]);
+    assert_has(&notes("1,2,\n3,5,\n4,4,\n"), &["note: x.csv: the lines end with a separator"]);
 }
 
 #[test]
@@ -141,16 +145,11 @@ fn comments_before_the_first_line_are_passed_over() {
         let (values, found, _) = read("x.csv", text);
         assert_eq!((values, found), (x.clone(), names), "{text:?}");
     }
-    let folder = folder();
-    let bad = |text: &str, said: &[&str]| {
-        fs::write(folder.path().join("x.csv"), text).unwrap();
-        refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
-    };
     // Lines are counted from the beginning of the file.
-    bad("# one\n# two\na,b\n1,2\n3,x\n", &["x.csv: line 5, column 1", "`x`"]);
-    bad("a,b\n# late\n1,2\n", &["line 2 has 1 fields", "begin with #", "before the first line only"]);
-    bad("a\n1\n# late\n", &["line 3", "`# late` is not a number", "before the first line only"]);
-    bad("# nothing else\n", &["0 rows"]);
+    refused("# one\n# two\na,b\n1,2\n3,x\n", &["x.csv: line 5, column 1", "`x`"]);
+    refused("a,b\n# late\n1,2\n", &["line 2 has 1 fields", "begin with #", "before the first line only"]);
+    refused("a\n1\n# late\n", &["line 3", "`# late` is not a number", "before the first line only"]);
+    refused("# nothing else\n", &["0 rows"]);
 }
 
 #[test]
@@ -163,14 +162,9 @@ fn utf_16_is_decoded_where_its_mark_says_so() {
         let long = format!("# made by x\n{}", "1,2\n".repeat(50_000));
         assert_eq!(read("x.csv", utf16(&long, big_endian)).0.dim(), (50_000, 2));
     }
-    let folder = folder();
-    let bad = |content: Vec<u8>, said: &[&str]| {
-        fs::write(folder.path().join("x.csv"), content).unwrap();
-        refused(folder.path(), &["fit", "x.csv", "-k", "1"], said);
-    };
-    bad(utf16("a,b\n1,2\n3,x\n", false), &["line 3, column 1", "`x`"]);
-    bad(utf16(text, false)[2..].to_vec(), &["line 1 has a byte of zero", "UTF-16 without the mark"]);
-    bad(b"\xff\xfe\0\0a\0\0\0".to_vec(), &["UTF-32"]);
+    refused(utf16("a,b\n1,2\n3,x\n", false), &["line 3, column 1", "`x`"]);
+    refused(&utf16(text, false)[2..], &["line 1 has a byte of zero", "UTF-16 without the mark"]);
+    refused(b"\xff\xfe\0\0a\0\0\0", &["UTF-32"]);
 }
 
 #[test]
@@ -188,11 +182,7 @@ fn a_first_column_without_a_name_is_an_index() {
     assert_eq!((values, remarks.len()), (arr2(&[[2.5, 0.0], [-4.0, 1.0]]), 0));
     // If other names are missing too, the column is read like the others.
     assert_eq!(read("x.csv", ",a,\n0,1,2\n1,3,4\n").0.dim(), (2, 3));
-    let folder = folder();
-    fs::write(folder.path().join("x.csv"), text).unwrap();
-    let run = gmm(&folder).args(["fit", "x.csv", "-k", "1"]).assert().success();
-    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-    assert!(stderr.contains("note: x.csv: `column 0` is left out"), "{stderr}");
+    assert_has(&notes(text), &["note: x.csv: `column 0` is left out"]);
 }
 
 #[test]
@@ -219,10 +209,9 @@ fn lines_of_any_width_are_read() {
 #[test]
 fn a_plot_is_xml_whatever_the_names_are() {
     let folder = folder();
-    let path: &Path = folder.path();
-    fs::write(path.join("x.csv"), "\u{1b}x,b&<\n0,0.5\n1,1.5\n3,1\n").unwrap();
-    gmm(path).args(["fit", "x.csv", "-k", "1", "--plot", "x.svg"]).assert().success();
-    let svg = fs::read_to_string(path.join("x.svg")).unwrap();
+    folder.write("x.csv", "\u{1b}x,b&<\n0,0.5\n1,1.5\n3,1\n");
+    folder.run("fit x.csv -k 1 --plot x.svg");
+    let svg = folder.text("x.svg");
     assert!(svg.contains("\\u{1b}x") && svg.contains("b&amp;&lt;"), "{svg}");
     assert!(!svg.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)));
 }
@@ -244,10 +233,9 @@ fn a_header_may_be_of_numbers() {
     assert_eq!((values, names, remarks.len()), (x.clone(), strings(&["5", "3", "7"]), 0));
     // Another file has the same header, but too few rows to show it otherwise.
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("a.csv"), format!("2019,2020,2021\n{body}")).unwrap();
-    fs::write(path("b.csv"), "2019,2020,2021\n1,2,3\n").unwrap();
-    let table = Table::open(&[path("a.csv"), path("b.csv")], &ColumnSelection::default()).unwrap();
+    folder.write("a.csv", format!("2019,2020,2021\n{body}"));
+    folder.write("b.csv", "2019,2020,2021\n1,2,3\n");
+    let table = Table::open(&[folder.path("a.csv"), folder.path("b.csv")], &ColumnSelection::default()).unwrap();
     assert_eq!(table.read().unwrap().part_rows, [2, 1]);
 }
 
@@ -286,7 +274,7 @@ fn missing_values_are_spelled_as_the_caller_says() {
     assert_eq!(missing, arr2(&[[true, true, false], [true, true, true], [false, false, false]]));
     // A number stands for a missing value in arrays too, in the digits of their type.
     let folder = folder();
-    let path = folder.path().join("x.npy");
+    let path = folder.path("x.npy");
     ndarray_npy::write_npy(&path, &arr2(&[[0.1f32, 2.0], [3.0, 4.0]])).unwrap();
     let selection = ColumnSelection { na_values: strings(&["0.1"]).unwrap(), ..ColumnSelection::default() };
     let table = || Table::open(&[&path], &selection).unwrap();
@@ -300,7 +288,7 @@ fn missing_values_are_spelled_as_the_caller_says() {
 #[test]
 fn texts_that_look_like_missing_values_are_texts() {
     let folder = folder();
-    let path = folder.path().join("x.csv");
+    let path = folder.path("x.csv");
     fs::write(&path, b"code,x\nNA,1\nNull,2\n,3\nGr\xf6\xdfe,4\n").unwrap();
     let selection = ColumnSelection { by: Some("code".into()), ..ColumnSelection::default() };
     let table = Table::open(&[&path], &selection).unwrap();
@@ -314,18 +302,16 @@ fn texts_that_look_like_missing_values_are_texts() {
 #[test]
 fn columns_have_names_with_commas_and_numbers() {
     let folder = folder();
-    let path: &Path = folder.path();
-    fs::write(path.join("x.csv"), "\"length, mm\",width,note\n1,2,x\n2,5,y\n4,3,z\n").unwrap();
+    folder.write("x.csv", "\"length, mm\",width,note\n1,2,x\n2,5,y\n4,3,z\n");
     for columns in ["\"length, mm\",width", "0,1"] {
-        gmm(path).args(["fit", "x.csv", "-k", "1", "--columns", columns, "-o", "m.json"]).assert().success();
-        let model = fs::read_to_string(path.join("m.json")).unwrap();
-        assert!(model.contains("\"feature_names\": [\"length, mm\", \"width\"]"), "{model}");
+        folder.run(["fit", "x.csv", "-k", "1", "--columns", columns, "-o", "m.json"]);
+        assert_has(&folder.text("m.json"), &["\"feature_names\": [\"length, mm\", \"width\"]"]);
     }
-    gmm(path).args(["marginal", "m.json", "\"length, mm\"", "-o", "l.json"]).assert().success();
-    fs::write(path.join("y.csv"), "made by x\nin 2020, May, 3\na,b\n1,2\n3,5\n2,2\n").unwrap();
-    let report = fit(path, &["y.csv", "-k", "1", "--skip-lines", "2"]);
+    folder.run(["marginal", "m.json", "\"length, mm\"", "-o", "l.json"]);
+    folder.write("y.csv", "made by x\nin 2020, May, 3\na,b\n1,2\n3,5\n2,2\n");
+    let report = folder.fit("y.csv -k 1 --skip-lines 2");
     assert_eq!(report["feature_names"], serde_json::json!(["a", "b"]));
-    refused(path, &["fit", "y.csv", "-k", "1"], &["--skip-lines 2"]);
+    folder.refused("fit y.csv -k 1", &["--skip-lines 2"]);
 }
 
 /// A table that cannot be read as it is gives one message that leads to its numbers, or says why there are none.
@@ -339,41 +325,38 @@ fn one_message_leads_to_the_numbers() {
         (
             "sepal\tpetal\tiris\nc\tc\td\n\t\tclass\n5.1\t3.5\tsetosa\n4.9\t3.0\tsetosa\n6\t\tvirginica\n",
             &["line 2 has no number where line 4 has some", "leaves out texts (values are missing"][..],
-            &["--skip-lines", "3", "--header", "no", "--drop", "2", "--missing"][..],
+            "--skip-lines 3 --header no --drop 2 --missing",
         ),
         (
             "A catalog\nof 1999\nid,period,value\nA,Q01,1\nA,Q02,2\nB,Q03,4\n",
             &["line 3 has 3 fields where line 2 has 1"],
-            &["--skip-lines", "2", "--columns", "value"],
+            "--skip-lines 2 --columns value",
         ),
-        ("id,a,b\nx,1,2\ny,2,3\nz,3,5\n\nSource: 1999\n", &[footnote], &["--last-line", "5", "--drop", "id"]),
-        (&long, &["line 20003 has 1 fields", "if the table ends before it"], &["--last-line", "20002"]),
+        ("id,a,b\nx,1,2\ny,2,3\nz,3,5\n\nSource: 1999\n", &[footnote], "--last-line 5 --drop id"),
+        (&long, &["line 20003 has 1 fields", "if the table ends before it"], "--last-line 20002"),
         (
             "a,b\n1,2\n2,-inf\n3,5\n4,1\n",
             &["x.csv: column `b`: ", "-inf at row 1, column 1", "--drop b"],
-            &["--na-values", "-inf", "--missing"],
+            "--na-values -inf --missing",
         ),
         (
             "a\tb\tc\t\nm\tm\td\t\n\t\tclass\t\n1\t2\tx\t\n2\t2.5\ty\t\n4\t3\tx\t\n",
             &["line 2 has no number where line 4 has some"],
-            &["--skip-lines", "3", "--header", "no", "--drop", "2"],
+            "--skip-lines 3 --header no --drop 2",
         ),
-        ("1,2\n2,inf\n3,5\n4,1\n", &["inf at row 1, column 1"], &["--drop", "1"]),
+        ("1,2\n2,inf\n3,5\n4,1\n", &["inf at row 1, column 1"], "--drop 1"),
         (
             "SUNSPOTS\n========\n  Jan Feb\n1749 58.0 62.6\n1750 73.3 75.9\n1751 70.0 43.5\n",
             &["all of it is one column of texts (line 2: `========`); numbers begin on line 4: "],
-            &["--skip-lines", "3", "--header", "no"],
+            "--skip-lines 3 --header no",
         ),
     ] {
-        let folder = folder();
-        fs::write(folder.path().join("x.csv"), content).unwrap();
-        let fit = ["fit", "x.csv", "-k", "1"];
-        let (missing, named): (Vec<&str>, Vec<&str>) = options.iter().partition(|&&option| option == "--missing");
         // The message has the options as they must be given.
-        let named = named.join(" ");
-        let all = [said, &[&*named], &missing].concat();
-        refused(folder.path(), &fit, &all);
-        gmm(&folder).args(fit).args(options).assert().success();
+        let named = options.trim_end_matches(" --missing");
+        refused(content, &[said, &[named], if named == options { &[] } else { &["--missing"] }].concat());
+        let folder = folder();
+        folder.write("x.csv", content);
+        folder.run(format!("fit x.csv -k 1 {options}"));
     }
     for (content, said) in [
         (
@@ -382,9 +365,7 @@ fn one_message_leads_to_the_numbers() {
         ),
         ("name,start\nA,1953-01-20\nB,1961-01-20\n", "no column of numbers is left; write texts and dates as numbers"),
     ] {
-        let folder = folder();
-        fs::write(folder.path().join("x.csv"), content).unwrap();
-        refused(folder.path(), &["fit", "x.csv", "-k", "1"], &[said]);
+        refused(content, &[said]);
     }
 }
 
@@ -402,9 +383,7 @@ fn a_table_ends_where_the_caller_says() {
 fn lines_may_end_with_a_carriage_return_alone() {
     let (values, names, _) = read("x.csv", "a,b\r1,2\r3,4\r");
     assert_eq!((values, names), (arr2(&[[1.0, 2.0], [3.0, 4.0]]), strings(&["a", "b"])));
-    let folder = folder();
-    fs::write(folder.path().join("x.csv"), "a,b\r1,2\r3,x\r").unwrap();
-    refused(folder.path(), &["fit", "x.csv", "-k", "1"], &["line 3, column 1"]);
+    refused("a,b\r1,2\r3,x\r", &["line 3, column 1"]);
 }
 
 #[test]
@@ -424,14 +403,14 @@ fn bzip2_is_known_by_its_content() {
     assert_eq!(read("x.csv", "BZh9,b\n1,2\n3,4\n").1, strings(&["BZh9", "b"]));
     let folder = folder();
     let whole = compress("a,b\n1,2\n3,4\n");
-    fs::write(folder.path().join("x.csv.bz2"), &whole[..whole.len() - 5]).unwrap();
-    refused(folder.path(), &["fit", "x.csv.bz2", "-k", "1"], &["x.csv.bz2: the compressed content is damaged or cut"]);
+    folder.write("x.csv.bz2", &whole[..whole.len() - 5]);
+    folder.refused("fit x.csv.bz2 -k 1", &["x.csv.bz2: the compressed content is damaged or cut"]);
 }
 
 #[test]
 fn an_interrupt_ends_reading() {
     let folder = folder();
-    let (text, array) = (folder.path().join("x.csv"), folder.path().join("x.npy"));
+    let (text, array) = (folder.path("x.csv"), folder.path("x.npy"));
     fs::write(&text, "a,b\n1,2\n3,4\n").unwrap();
     fs::write(&array, npy("'|u1'", false, "(2, 2)", &[1, 2, 3, 4])).unwrap();
     let interrupt = Interrupt::default();

@@ -3,14 +3,11 @@
 use crate::common::*;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch};
 use gaussmix::io::{ColumnSelection, Table};
-use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use std::fs;
-use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use zip::write::SimpleFileOptions;
+use zip::CompressionMethod;
 
 fn batch() -> RecordBatch {
     let column =
@@ -41,24 +38,21 @@ fn arrow_lengths_must_agree() {
         for at in places {
             let mut bytes = good.clone();
             bytes[at + 7] = 1;
-            fs::write(folder.path().join(name), bytes).unwrap();
-            let run = gmm(&folder).args(["fit", name, "-k", "1"]).timeout(Duration::from_secs(60)).assert().code(1);
+            folder.write(name, bytes);
+            let run = folder.gmm(format!("fit {name} -k 1")).timeout(Duration::from_secs(60)).assert().code(1);
             let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
             assert!(stderr.contains(name) && stderr.contains("is damaged"), "{at}: {stderr}");
         }
-        fs::write(folder.path().join(name), &good).unwrap();
-        gmm(&folder).args(["fit", name, "-k", "1"]).assert().success();
+        folder.write(name, &good);
+        folder.run(format!("fit {name} -k 1"));
     }
 }
 
 #[test]
 fn parquet_lengths_must_agree() {
-    let mut good = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut good, batch().schema(), None).unwrap();
-    writer.write(&batch()).unwrap();
-    writer.close().unwrap();
+    let good = parquet(&batch(), None);
     let folder = folder();
-    let path = folder.path().join("x.parquet");
+    let path = folder.path("x.parquet");
     fs::write(&path, &good).unwrap();
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&fs::File::open(&path).unwrap()).unwrap();
     let footer = u32::from_le_bytes(good[good.len() - 8..good.len() - 4].try_into().unwrap()) as usize;
@@ -94,74 +88,65 @@ fn members_of_a_model_that_are_larger_than_it_are_not_read() {
         ("n_iter_", "(2, 524288)"),
         ("precisions_", "(1, 1048576)"),
     ] {
-        let mut archive = zip::ZipWriter::new(fs::File::create(folder.path().join("m.npz")).unwrap());
-        let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
-        for (member, content) in [
-            ("covariance_type", npy("'<U4'", false, "()", &text)),
-            ("means_", npy("'<f8'", false, "(2, 3)", &zeros[..48])),
-            (name, npy("'<f8'", false, large, &zeros)),
-        ] {
-            archive.start_file(format!("{member}.npy"), options).unwrap();
-            archive.write_all(&content).unwrap();
-        }
-        archive.finish().unwrap();
+        let members = [
+            ("covariance_type.npy", npy("'<U4'", false, "()", &text)),
+            ("means_.npy", npy("'<f8'", false, "(2, 3)", &zeros[..48])),
+            (&format!("{name}.npy"), npy("'<f8'", false, large, &zeros)),
+        ];
+        archive(&folder.path("m.npz"), &members, CompressionMethod::Deflated);
         let said = &["m.npz: ", name, "too large beside means of shape [2, 3]"];
-        refused(folder.path(), &["convert", "m.npz", "new.json"], said);
+        folder.refused("convert m.npz new.json", said);
     }
-    let mut archive = zip::ZipWriter::new(fs::File::create(folder.path().join("m.npz")).unwrap());
-    let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
-    archive.start_file("covariance_type.npy", options).unwrap();
-    archive.write_all(&npy("'<U2097152'", false, "()", &zeros)).unwrap();
-    archive.finish().unwrap();
-    refused(folder.path(), &["convert", "m.npz", "new.json"], &["covariance_type", "262144 characters"]);
+    let texts = npy("'<U2097152'", false, "()", &zeros);
+    archive(&folder.path("m.npz"), &[("covariance_type.npy", texts)], CompressionMethod::Deflated);
+    folder.refused("convert m.npz new.json", &["covariance_type", "262144 characters"]);
 }
 
 #[test]
 fn absurd_sizes_are_refused() {
     let folder = folder();
-    let path: &Path = folder.path();
     let rows: String = (0..40).map(|i| format!("{},{}\n", i % 7, i * i % 11)).collect();
-    fs::write(path.join("x.csv"), &rows).unwrap();
-    fs::write(path.join("gaps.csv"), rows.replace("3,", ",")).unwrap();
+    folder.write("x.csv", &rows);
+    folder.write("gaps.csv", rows.replace("3,", ","));
     let model =
         r#"{"version": 1, "covariance_type": "diag", "weights": [1], "means": [[3, 5]], "covariances": [[4, 9]]}"#;
-    fs::write(path.join("m.json"), model).unwrap();
-    let before = names(path);
+    folder.write("m.json", model);
+    let before = folder.names();
     let most = "18446744073709551615";
-    let refused = |args: &[&str], said: &str| {
-        let run = gmm(path).args(args).timeout(Duration::from_secs(120)).assert();
+    let refused = |args: &str, said: &str| {
+        let run = folder.gmm(args).timeout(Duration::from_secs(120)).assert();
         let output = run.get_output();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {:?}: {stderr}", output.status);
         assert!(stderr.contains(said) && !stderr.contains("panicked"), "{args:?}: {stderr}");
-        assert_eq!(names(path), before, "{args:?}");
+        assert_eq!(folder.names(), before, "{args:?}");
     };
     let memory = "of memory";
     for k in ["1e12", most] {
-        for more in [&[][..], &["--missing"]] {
+        for more in ["", "--missing"] {
             refused(
-                &[&["fit", "gaps.csv", "--device", "cpu", "-k", k], more].concat(),
+                &format!("fit gaps.csv --device cpu -k {k} {more}"),
                 if more.is_empty() { "NaN" } else { "samples cannot be fitted" },
             );
         }
-        refused(&["fit", "x.csv", "--device", "cpu", "-k", k], "40 samples cannot be fitted");
-        refused(&["mcmc", "x.csv", "-o", "run", "-k", k], "components over 40 samples");
-        refused(&["bench", "likelihood", "--device", "cpu", "-k", k], memory);
-        refused(&["bench", "accuracy", "--device", "cpu", "--covariance-type", "full", "-k", k], memory);
-        refused(&["mcmc", "x.csv", "-o", "run", "-k", "2", "--chains", k], memory);
-        refused(&["mcmc", "x.csv", "-o", "run", "-k", "2", "--draws", k], memory);
+        refused(&format!("fit x.csv --device cpu -k {k}"), "40 samples cannot be fitted");
+        refused(&format!("mcmc x.csv -o run -k {k}"), "components over 40 samples");
+        refused(&format!("bench likelihood --device cpu -k {k}"), memory);
+        refused(&format!("bench accuracy --device cpu --covariance-type full -k {k}"), memory);
+        refused(&format!("mcmc x.csv -o run -k 2 --chains {k}"), memory);
+        refused(&format!("mcmc x.csv -o run -k 2 --draws {k}"), memory);
     }
-    refused(&["select", "x.csv", "--device", "cpu", "-k", "1000000000000"], "samples cannot be fitted");
-    refused(&["select", "x.csv", "-k", "1:1000000000000"], "FIRST:LAST");
+    refused("select x.csv --device cpu -k 1000000000000", "samples cannot be fitted");
+    refused("select x.csv -k 1:1000000000000", "FIRST:LAST");
     for d in ["1e9", "1e15", most] {
-        refused(&["bench", "likelihood", "--device", "cpu", "--n", "1e6", "-d", d], memory);
+        refused(&format!("bench likelihood --device cpu --n 1e6 -d {d}"), memory);
     }
-    refused(&["bench", "likelihood", "--device", "cpu", "--n", most], memory);
-    refused(&["bench", "accuracy", "--device", "cpu", "--covariance-type", "full", "--n", "10", "-d", "1e6"], memory);
-    refused(&["sample", "m.json", "-n", "1e15", "-o", "s.npy"], "the disk has");
-    refused(&["sample", "m.json", "-n", most, "-o", "s.csv"], "the disk has");
-    refused(&["impute", "m.json", "gaps.csv", "--draws", "1e15", "-o", "s.npy"], "the disk has");
-    refused(&["impute", "m.json", "gaps.csv", "--draws", most, "-o", "/dev/null"], "cannot be counted");
+    refused(&format!("bench likelihood --device cpu --n {most}"), memory);
+    refused("bench accuracy --device cpu --covariance-type full --n 10 -d 1e6", memory);
+    refused("sample m.json -n 1e15 -o s.npy", "the disk has");
+    refused(&format!("sample m.json -n {most} -o s.csv"), "the disk has");
+    refused("impute m.json gaps.csv --draws 1e15 -o s.npy", "the disk has");
+    refused(&format!("impute m.json gaps.csv --draws {most} -o /dev/null"), "cannot be counted");
 }
 
 /// A pipe brings more numbers than fit into memory.
@@ -183,37 +168,35 @@ fn standard_input_has_an_end() {
     }
     let (code, stderr) = fit("fit - -k 1 --memory 10M");
     assert!(code == Some(1) && stderr.contains("allow more (--memory)"), "{code:?} {stderr}");
-    let run = gmm(&folder).args(["fit", "-", "-k", "1"]).write_stdin("").assert().code(1);
-    let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-    assert!(stderr.contains("standard input is empty"), "{stderr}");
+    let run = folder.gmm("fit - -k 1").write_stdin("").assert().code(1);
+    run.stderr(predicates::str::contains("standard input is empty"));
 }
 
 /// A name of 5,000 characters is not repeated in full.
 #[test]
 fn long_names_are_shortened() {
     let folder = folder();
-    let path: &Path = folder.path();
     let long = "x".repeat(5000);
-    fs::write(path.join("x.csv"), format!("{long},b,{long}\n1,2,3\n2,3,1\n3,1,2\n")).unwrap();
-    fs::write(path.join("y.csv"), format!("{long},b\n1,2\n2,3\n3,1\n")).unwrap();
-    fs::write(path.join("spaces.csv"), format!("{},b\n1,2\nx,3\n", "x ".repeat(2500))).unwrap();
+    folder.write("x.csv", format!("{long},b,{long}\n1,2,3\n2,3,1\n3,1,2\n"));
+    folder.write("y.csv", format!("{long},b\n1,2\n2,3\n3,1\n"));
+    folder.write("spaces.csv", format!("{},b\n1,2\nx,3\n", "x ".repeat(2500)));
     let wide = r#"{"version": 1, "covariance_type": "diag", "weights": [1], "means": [[3]], "covariances": [[4]], "feature_names": ["b"]}"#;
-    fs::write(path.join("m.json"), wide).unwrap();
+    folder.write("m.json", wide);
+    let part = &long[1..];
     for args in [
-        &["fit", "x.csv", "-k", "1", "--columns", &long][..],
-        &["fit", "y.csv", "-k", "1", "--columns", &long[1..]],
-        &["fit", "y.csv", "-k", "1", "--device", &long],
-        &["fit", "y.csv", "-k", "1", "--covariance-type", &long],
-        &["fit", &format!("{long}.csv"), "-k", "1"],
-        &["fit", "y.csv", "-k", "1", "-o", &long],
-        &["fit", "spaces.csv", "-k", "1"],
-        &["mcmc", "y.csv", "-k", "1", "-o", "run", "--order", &long[1..]],
-        &["score", "m.json", "y.csv", &format!("--{long}")],
-        &["score", "m.json", "y.csv"],
-        &[&long],
+        &format!("fit x.csv -k 1 --columns {long}"),
+        &format!("fit y.csv -k 1 --columns {part}"),
+        &format!("fit y.csv -k 1 --device {long}"),
+        &format!("fit y.csv -k 1 --covariance-type {long}"),
+        &format!("fit {long}.csv -k 1"),
+        &format!("fit y.csv -k 1 -o {long}"),
+        "fit spaces.csv -k 1",
+        &format!("mcmc y.csv -k 1 -o run --order {part}"),
+        &format!("score m.json y.csv --{long}"),
+        "score m.json y.csv",
+        &long,
     ] {
-        let output = gmm(path).args(args).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8(folder.gmm(args).output().unwrap().stderr).unwrap();
         assert!(!stderr.is_empty() && stderr.len() < 2500, "{} characters: {stderr}", stderr.len());
     }
 }

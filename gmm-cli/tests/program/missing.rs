@@ -1,130 +1,111 @@
 use crate::common::*;
 use gaussmix::data::Samples;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use std::fs;
-use std::path::Path;
 
 /// Returns the iris data with every seventh value missing.
 fn holes() -> Array2<f64> {
-    let gaussmix::io::Data::F64(mut x) = gaussmix::io::read_data(data("iris.csv")).unwrap() else { panic!() };
+    let mut x = iris();
     x.iter_mut().enumerate().filter(|(i, _)| i % 7 == 3).for_each(|(_, v)| *v = f64::NAN);
     x
 }
 
 /// Writes the data as text, with every notation of a missing value.
-fn write_csv(path: &Path, x: ArrayView2<'_, f64>) {
+fn write_csv(folder: &Folder, name: &str, x: &Array2<f64>) {
     let names = ["", "NA", "NaN", "null", "nan", " na "];
     let field = |(i, v): (usize, &f64)| if v.is_nan() { names[i % names.len()].into() } else { v.to_string() };
     let fields: Vec<String> = x.iter().enumerate().map(field).collect();
     let lines: Vec<String> = fields.chunks(x.ncols()).map(|row| row.join(",")).collect();
-    fs::write(path, format!("a,b,c,d\n{}\n", lines.join("\n"))).unwrap();
-}
-
-fn write_npy(path: &Path, x: &Array2<f64>) {
-    let body = bytes(x, false, f64::to_le_bytes);
-    fs::write(path, npy("'<f8'", false, &format!("({}, {})", x.nrows(), x.ncols()), &body)).unwrap();
-}
-
-fn read(path: &Path) -> Array2<f64> {
-    match gaussmix::io::read_data(path).unwrap() {
-        gaussmix::io::Data::F64(x) => x,
-        gaussmix::io::Data::F32(x) => x.mapv(f64::from),
-    }
+    folder.write(name, format!("a,b,c,d\n{}\n", lines.join("\n")));
 }
 
 #[test]
 fn text_and_arrays_with_missing_values_are_the_same_data() {
     let folder = folder();
-    let path = folder.path();
     let x = holes();
-    write_csv(&path.join("x.csv"), x.view());
-    write_npy(&path.join("x.npy"), &x);
+    write_csv(&folder, "x.csv", &x);
+    folder.save("x.npy", &x);
     let reports: Vec<_> =
-        ["x.csv", "x.npy"].map(|name| fit(path, &[name, "--missing", "-k", "3", "-o", &format!("{name}.json")])).into();
+        ["x.csv", "x.npy"].map(|name| folder.fit(format!("{name} --missing -k 3 -o {name}.json"))).into();
     for name in ["log_likelihood", "bic", "aic", "lower_bound"] {
         assert_eq!(number(&reports[0], name), number(&reports[1], name), "{name}");
     }
-    let model = gaussmix::io::read_model(path.join("x.csv.json")).unwrap();
-    assert_eq!(model, gaussmix::io::read_model(path.join("x.npy.json")).unwrap());
+    let model = folder.model("x.csv.json");
+    assert_eq!(model, folder.model("x.npy.json"));
     // The difference from the reference is some hundred roundings.
     let mut reference = ReferenceEvaluator::new(Samples::with_missing(x.view()).unwrap());
     let truth = reference.log_likelihood(&model).unwrap();
     let found = number(&reports[0], "log_likelihood");
     assert!((found - truth).abs() < 1e-10 * truth.abs(), "{found} {truth}");
     // Scores and components of the samples.
-    gmm(path).args(["score", "x.csv.json", "x.csv", "--missing", "--per-sample", "scores.csv"]).assert().success();
-    let scores = read(&path.join("scores.csv"));
+    folder.run("score x.csv.json x.csv --missing --per-sample scores.csv");
+    let scores = folder.numbers("scores.csv");
     for (score, truth) in scores.iter().zip(reference.score_samples(&model).unwrap()) {
         assert!((score - truth).abs() < 1e-10, "{score} {truth}");
     }
-    gmm(path).args(["predict", "x.csv.json", "x.npy", "--missing", "--proba", "-o", "p.npy"]).assert().success();
+    folder.run("predict x.csv.json x.npy --missing --proba -o p.npy");
     let truth = reference.predict_proba(&model).unwrap();
-    assert!(read(&path.join("p.npy")).iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-10));
+    assert!(folder.numbers("p.npy").iter().zip(&truth).all(|(a, b)| (a - b).abs() < 1e-10));
     // Without the option, the error says where and names the option; files stay as they are.
     for name in ["x.csv", "x.npy"] {
-        refused(path, &["fit", name, "-k", "2", "-o", "m.json"], &[name, "NaN at row 0, column 3", "--missing"]);
-        refused(path, &["score", "x.csv.json", name], &[name, "NaN at row 0, column 3", "--missing"]);
+        folder.refused(format!("fit {name} -k 2 -o m.json"), &[name, "NaN at row 0, column 3", "--missing"]);
+        folder.refused(format!("score x.csv.json {name}"), &[name, "NaN at row 0, column 3", "--missing"]);
     }
     // A GPU is refused with a reason, if there is one; `auto` computes on the CPU.
-    let report = fit(path, &["x.npy", "--missing", "-k", "2", "--device", "auto"]);
+    let report = folder.fit("x.npy --missing -k 2 --device auto");
     assert!(report["device"].as_str().unwrap().starts_with("cpu"), "{report}");
 }
 
 #[test]
 fn chunks_and_standardised_units_give_the_same() {
     let folder = folder();
-    let path = folder.path();
     // Long enough for chunks.
     let short = holes();
     let x = Array2::from_shape_fn((3000, 4), |(i, j)| short[[i % 150, j]] + (i / 150 * (j + 1)) as f64 * 1e-3);
-    write_npy(&path.join("x.npy"), &x);
-    let fitted = |more: &[&str]| {
-        let all = ["x.npy", "--missing", "-k", "2", "--covariance-type", "diag", "--max-iter", "5", "--tol", "0"];
-        number(&fit(path, &[&all, more].concat()), "log_likelihood")
+    folder.save("x.npy", &x);
+    let fitted = |more: &str| {
+        number(
+            &folder.fit(format!("x.npy --missing -k 2 --covariance-type diag --max-iter 5 --tol 0 {more}")),
+            "log_likelihood",
+        )
     };
     // The same start for both: sums in a different order, for five iterations.
-    let (whole, chunks) = (fitted(&[]), fitted(&["--memory", "100k"]));
+    let (whole, chunks) = (fitted(""), fitted("--memory 100k"));
     assert!((whole - chunks).abs() < 1e-8 * whole.abs(), "{whole} {chunks}");
-    let (whole, chunks) = (fitted(&["--standardize"]), fitted(&["--standardize", "--memory", "100k"]));
+    let (whole, chunks) = (fitted("--standardize"), fitted("--standardize --memory 100k"));
     assert!((whole - chunks).abs() < 1e-8 * whole.abs(), "{whole} {chunks}");
     // The figures of a standardised fit are in the data's units.
-    let report = fit(path, &["x.npy", "--missing", "-k", "2", "--standardize", "-o", "m.json"]);
-    let run = gmm(path).args(["score", "m.json", "x.npy", "--missing", "--json"]).assert().success();
-    let score: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let report = folder.fit("x.npy --missing -k 2 --standardize -o m.json");
+    let score = folder.json("score m.json x.npy --missing --json");
     let (a, b) = (number(&report, "log_likelihood"), number(&score, "log_likelihood"));
     assert!((a - b).abs() < 1e-9 * a.abs(), "{a} {b}");
     // Chunks of imputed data equal the data imputed at once.
-    for more in [&[][..], &["--draws", "2", "--seed", "3"]] {
-        let impute = |name: &str, memory: &[&str]| {
-            let all = ["impute", "m.json", "x.npy", "-o", name];
-            gmm(path).args([&all, more, memory].concat()).assert().success();
-            fs::read(path.join(name)).unwrap()
+    for more in ["", "--draws 2 --seed 3"] {
+        let impute = |name: &str, memory: &str| {
+            folder.run(format!("impute m.json x.npy -o {name} {more} {memory}"));
+            folder.bytes(name)
         };
-        assert_eq!(impute("a.npy", &[]), impute("b.npy", &["--memory", "100k"]));
+        assert_eq!(impute("a.npy", ""), impute("b.npy", "--memory 100k"));
     }
 }
 
 #[test]
 fn a_checkpoint_goes_on_to_the_same_bits() {
     let folder = folder();
-    let path = folder.path();
-    write_npy(&path.join("x.npy"), &holes());
+    folder.save("x.npy", &holes());
     for t in gaussmix::model::CovarianceType::ALL {
-        for more in [&[][..], &["--memory", "2k"], &["--init-params", "random"]] {
+        for more in ["", "--memory 2k", "--init-params random"] {
             let go = |max_iter: &str, checkpoint: &str, model: &str| {
-                let args =
-                    ["x.npy", "--missing", "-k", "3", "--tol", "0", "--covariance-type", t.name(), "--device", "cpu"];
-                let args =
-                    [&args[..], &["--max-iter", max_iter, "--checkpoint", checkpoint, "-o", model], more].concat();
-                fit(path, &args);
-                fs::read_to_string(path.join(model)).unwrap()
+                let args = format!("x.npy --missing -k 3 --tol 0 --covariance-type {t} --device cpu");
+                folder.fit(format!("{args} --max-iter {max_iter} --checkpoint {checkpoint} -o {model} {more}"));
+                folder.text(model)
             };
             go("4", "c.json", "part.json");
             let (resumed, whole) = (go("9", "c.json", "resumed.json"), go("9", "d.json", "whole.json"));
             assert_eq!(resumed, whole, "{t} {more:?}");
-            fs::remove_file(path.join("c.json")).unwrap();
-            fs::remove_file(path.join("d.json")).unwrap();
+            fs::remove_file(folder.path("c.json")).unwrap();
+            fs::remove_file(folder.path("d.json")).unwrap();
         }
     }
 }
@@ -132,18 +113,16 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
 #[test]
 fn complete_data_gives_the_same_bits() {
     let folder = folder();
-    let path = folder.path();
-    let iris = data("iris.csv").display().to_string();
-    for more in [&[][..], &["--standardize"]] {
+    for more in ["", "--standardize"] {
         for t in gaussmix::model::CovarianceType::ALL {
-            let model = |missing: &[&str]| {
-                let args = [&iris, "-k", "3", "--device", "cpu", "--covariance-type", t.name(), "-o", "m.json"];
-                let report = fit(path, &[&args[..], more, missing].concat());
+            let model = |missing: &str| {
+                let report = folder
+                    .fit(format!("data/iris.csv -k 3 --device cpu --covariance-type {t} -o m.json {more} {missing}"));
                 assert_eq!(report["n"], 150);
-                gmm(path).args(["score", "m.json", &iris, "--per-sample", "s.npy"]).args(missing).assert().success();
-                (fs::read(path.join("m.json")).unwrap(), fs::read(path.join("s.npy")).unwrap())
+                folder.run(format!("score m.json data/iris.csv --per-sample s.npy {missing}"));
+                (folder.bytes("m.json"), folder.bytes("s.npy"))
             };
-            assert!(model(&["--missing"]) == model(&[]), "{t} {more:?}");
+            assert!(model("--missing") == model(""), "{t} {more:?}");
         }
     }
 }
@@ -151,33 +130,29 @@ fn complete_data_gives_the_same_bits() {
 #[test]
 fn imputed_data_is_complete() {
     let folder = folder();
-    let path = folder.path();
     let x = holes();
-    write_csv(&path.join("x.csv"), x.view());
-    fit(path, &["x.csv", "--missing", "-k", "3", "-o", "m.json"]);
-    let model = gaussmix::io::read_model(path.join("m.json")).unwrap();
-    gmm(path).args(["impute", "m.json", "x.csv", "-o", "full.csv"]).assert().success();
-    let full = read(&path.join("full.csv"));
+    write_csv(&folder, "x.csv", &x);
+    folder.fit("x.csv --missing -k 3 -o m.json");
+    let model = folder.model("m.json");
+    folder.run("impute m.json x.csv -o full.csv");
+    let full = folder.numbers("full.csv");
     assert_eq!(full, model.impute(&Samples::with_missing(x.view()).unwrap()).unwrap());
-    let args = ["impute", "m.json", "x.csv", "--draws", "3", "--seed", "7", "-o", "draws.npy"];
-    let run = gmm(path).args(args).assert().success();
-    let said = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    let said = folder.run("impute m.json x.csv --draws 3 --seed 7 -o draws.npy");
     assert!(said.contains("3 draws of 150 samples") && said.contains("% missing"), "{said}");
-    let draws = read(&path.join("draws.npy"));
+    let draws = folder.numbers("draws.npy");
     assert_eq!(draws.dim(), (450, 4));
     let want = model.impute_draws(&Samples::with_missing(x.view()).unwrap(), 0..3, 7, 0).unwrap();
     assert!(draws.iter().zip(&want).all(|(a, b)| a == b));
-    refused(path, &["impute", "m.json", "x.csv", "-o", "x.csv"], &["x.csv", "is an input"]);
+    folder.refused("impute m.json x.csv -o x.csv", &["x.csv", "is an input"]);
 }
 
 #[test]
 fn samples_with_missing_values_are_drawn_where_they_are_expected() {
     let folder = folder();
-    let path = folder.path();
-    let circles = |x: &Array2<f64>, more: &[&str]| {
-        write_npy(&path.join("x.npy"), x);
-        fit(path, &[&["x.npy", "--missing", "-k", "2", "--plot", "x.svg"], more].concat());
-        let svg = fs::read_to_string(path.join("x.svg")).unwrap();
+    let circles = |x: &Array2<f64>, more: &str| {
+        folder.save("x.npy", x);
+        folder.fit(format!("x.npy --missing -k 2 --plot x.svg {more}"));
+        let svg = folder.text("x.svg");
         // The circles of the lower bounds have another radius.
         let of =
             |fill| svg.lines().filter(|l| l.contains("<circle") && l.contains("r=\"2\"") && l.contains(fill)).count();
@@ -188,50 +163,43 @@ fn samples_with_missing_values_are_drawn_where_they_are_expected() {
     let mut x = holes();
     x.row_mut(12).fill(f64::NAN);
     let incomplete = x.outer_iter().filter(|x| x.iter().any(|v| v.is_nan())).count() - 1;
-    for more in [&[][..], &["--standardize"]] {
+    for more in ["", "--standardize"] {
         // The row without any value is not drawn.
         assert_eq!(circles(&x, more), (incomplete, 149));
     }
     x.fill(1.5);
     x.iter_mut().enumerate().for_each(|(i, v)| *v += (i * 7 % 13) as f64);
-    assert_eq!(circles(&x, &[]), (0, 150));
+    assert_eq!(circles(&x, ""), (0, 150));
 }
 
 #[test]
 fn rows_and_columns_without_values() {
     let folder = folder();
-    let path = folder.path();
     let mut x = holes();
     x.row_mut(12).fill(f64::NAN);
     x.row_mut(40).fill(f64::NAN);
-    write_csv(&path.join("x.csv"), x.view());
-    let run = gmm(path).args(["fit", "x.csv", "--missing", "-k", "2", "-o", "m.json"]).assert().success();
-    let said = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
+    write_csv(&folder, "x.csv", &x);
+    let said = folder.notes("fit x.csv --missing -k 2 -o m.json");
     assert!(said.matches("2 rows have no observed value, the first is row 12").count() == 1, "{said}");
-    gmm(path).args(["score", "m.json", "x.csv", "--missing", "--per-sample", "s.csv"]).assert().success();
-    assert_eq!(read(&path.join("s.csv"))[[40, 0]], 0.0);
+    folder.run("score m.json x.csv --missing --per-sample s.csv");
+    assert_eq!(folder.numbers("s.csv")[[40, 0]], 0.0);
     x.column_mut(2).fill(f64::NAN);
-    write_csv(&path.join("y.csv"), x.view());
-    for more in [&["fit", "-k", "2"][..], &["fit", "--init", "m.json"], &["select", "-k", "1:2"]] {
-        let args = [&more[..1], &["y.csv", "--missing"], &more[1..]].concat();
-        refused(path, &args, &["y.csv", "nothing is observed in column 2"]);
+    write_csv(&folder, "y.csv", &x);
+    for args in ["fit y.csv -k 2", "fit y.csv --init m.json", "select y.csv -k 1:2"] {
+        folder.refused(format!("{args} --missing"), &["y.csv", "nothing is observed in column 2"]);
     }
-    refused(path, &["mcmc", "y.csv", "--missing", "-k", "1", "-o", "post"], &["nothing is observed in column 2"]);
+    folder.refused("mcmc y.csv --missing -k 1 -o post", &["nothing is observed in column 2"]);
 }
 
 #[test]
 fn a_posterior_of_data_with_missing_values() {
     let folder = folder();
-    let path = folder.path();
     let x = holes();
-    write_csv(&path.join("x.csv"), x.view());
-    let args =
-        ["mcmc", "x.csv", "-k", "1", "--missing", "--chains", "2", "--warmup", "200", "--draws", "200", "-o", "post"];
-    let run = gmm(path).args(args).arg("--json").assert().success();
-    let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    write_csv(&folder, "x.csv", &x);
+    let report = folder.json("mcmc x.csv -k 1 --missing --chains 2 --warmup 200 --draws 200 -o post --json");
     assert!(report.is_object(), "{report}");
     // The posterior mean of a mean is that of the observed values, within a few of its standard deviations (0.07).
-    let text = fs::read_to_string(path.join("post-1.csv")).unwrap();
+    let text = folder.text("post-1.csv");
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
     let column = lines.next().unwrap().split(',').position(|name| name.starts_with("means")).unwrap();
     let draws: Vec<f64> = lines.map(|line| line.split(',').nth(column).unwrap().parse().unwrap()).collect();

@@ -2,18 +2,17 @@
 use crate::common::*;
 use gaussmix::evaluator::ReferenceEvaluator;
 use gaussmix::fit::{GaussianMixtureParams, MapPrior};
-use gaussmix::io::{FitSummary, ModelOutput, read_model, read_model_with_summary};
+use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
 use gaussmix::model::{CovarianceType, Covariances, Mixture};
 use ndarray::{Array1, Array2, Axis};
-use std::path::Path;
 
 /// Writes three clouds of 20, 40 and 60 samples with two features.
-fn clouds(folder: &Path) -> Array2<f64> {
+fn clouds(folder: &Folder) -> Array2<f64> {
     let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
     let x = Array2::from_shape_fn((120, 2), |(i, j)| {
         noise(i, j) + [[0.0, 0.0], [3.0, 1.0], [1.0, 4.0]][[0, 1, 1, 2, 2, 2][i % 6]][j]
     });
-    ndarray_npy::write_npy(folder.join("x.npy"), &x).unwrap();
+    folder.save("x.npy", &x);
     x
 }
 
@@ -45,27 +44,16 @@ fn assert_close(result: impl IntoIterator<Item = f64>, expected: impl IntoIterat
     approx::assert_relative_eq!(result.as_slice(), expected.as_slice(), max_relative = 1e-10);
 }
 
-/// Requires that a command fails with this exit code, says `message` and writes nothing.
-#[track_caller]
-fn refused(folder: &Path, arguments: &str, code: i32, message: &str) {
-    let run = gmm(folder).args(arguments.split(' ')).args(["-o", "new.json"]).assert().code(code).stdout("");
-    let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-    assert!(stderr.contains(message), "{arguments}: {stderr}");
-    assert!(!folder.join("new.json").exists(), "{arguments}");
-}
-
 #[test]
 fn frozen_components_stay_to_the_bit() {
     let folder = folder();
-    let x = clouds(folder.path());
-    let model = |name: &str| read_model(folder.path().join(name)).unwrap();
-    let of_x = ["x.npy", "--covariance-type", "diag", "--tol", "0"];
-    fit(folder.path(), &[&of_x[..], &["-k", "3", "--max-iter", "0", "-o", "start.json"]].concat());
-    let start = model("start.json");
+    let x = clouds(&folder);
+    let of_x = "x.npy --covariance-type diag --tol 0";
+    folder.fit(format!("{of_x} -k 3 --max-iter 0 -o start.json"));
+    let start = folder.model("start.json");
     let moved = |freeze: &str, iterations: &str| {
-        let more = ["--init", "start.json", "--freeze", freeze, "--max-iter", iterations, "-o", "moved.json"];
-        fit(folder.path(), &[&of_x[..], &more].concat());
-        model("moved.json")
+        folder.fit(format!("{of_x} --init start.json --freeze {freeze} --max-iter {iterations} -o moved.json"));
+        folder.model("moved.json")
     };
 
     let after = moved("means=0,2,weights=equal", "7");
@@ -100,17 +88,17 @@ fn frozen_components_stay_to_the_bit() {
 #[test]
 fn a_prior_is_the_librarys_and_keeps_components_from_collapsing() {
     let folder = folder();
-    let mut x = clouds(folder.path());
+    let mut x = clouds(&folder);
     // A quarter of the samples are equal.
     for mut row in x.rows_mut().into_iter().take(30) {
         row.assign(&ndarray::arr1(&[20.0, -20.0]));
     }
-    ndarray_npy::write_npy(folder.path().join("x.npy"), &x).unwrap();
-    let shared = "x.npy -k 4 --covariance-type diag --reg-covar 0 --device reference";
+    folder.save("x.npy", &x);
     let run = |more: &str| {
-        let arguments = format!("{shared} {more} -o map.json");
-        let report = fit(folder.path(), &arguments.split(' ').collect::<Vec<_>>());
-        (report, read_model(folder.path().join("map.json")).unwrap())
+        let arguments =
+            format!("x.npy -k 4 --covariance-type diag --reg-covar 0 --device reference {more} -o map.json");
+        let report = folder.fit(arguments);
+        (report, folder.model("map.json"))
     };
     // The equal samples have a component of their own.
     let own = |mixture: &Mixture| (0..4).find(|&c| mixture.means()[[c, 0]] > 15.0).unwrap();
@@ -150,22 +138,22 @@ fn a_prior_is_the_librarys_and_keeps_components_from_collapsing() {
 #[test]
 fn an_adapted_model_is_that_of_reynolds() {
     let folder = folder();
-    let x = clouds(folder.path());
+    let x = clouds(&folder);
     let names = vec!["height".to_owned(), "width".to_owned()];
     let summary = FitSummary { feature_names: Some(names), n_iter: Some(7), ..FitSummary::default() };
     let means = ndarray::arr2(&[[0.5, 0.25], [2.0, 1.5]]);
     let background =
         Mixture::new(ndarray::arr1(&[0.25, 0.75]), means, Covariances::Diag(ndarray::arr2(&[[1.0, 2.0], [1.5, 3.0]])))
             .unwrap();
-    let output = ModelOutput::create(folder.path().join("background.json")).unwrap();
+    let output = ModelOutput::create(folder.path("background.json")).unwrap();
     output.write_with_summary(&background, &summary).unwrap();
     let adapted = |arguments: &str| {
         let arguments = format!("adapt background.json {arguments} -o adapted.json");
-        let run = gmm(&folder).args(arguments.split(' ')).assert().success();
-        let (mixture, after) = read_model_with_summary(folder.path().join("adapted.json")).unwrap();
+        let said = folder.run(arguments);
+        let (mixture, after) = read_model_with_summary(folder.path("adapted.json")).unwrap();
         // The record of the background model's fit is not passed on to the adapted model.
         assert_eq!(after, FitSummary { feature_names: summary.feature_names.clone(), ..FitSummary::default() });
-        (mixture, String::from_utf8(run.get_output().stdout.clone()).unwrap())
+        (mixture, said)
     };
 
     // αₖ, Eₖ(x) and Eₖ(x²).
@@ -197,7 +185,7 @@ fn an_adapted_model_is_that_of_reynolds() {
 
     // Sample weights and the relevance count.
     let weights = Array1::from_shape_fn(120, |i| (i % 4) as f64);
-    ndarray_npy::write_npy(folder.path().join("w.npy"), &weights).unwrap();
+    folder.save("w.npy", &weights);
     let (alpha, first, ..) = moments(&weights, 3.0);
     let (mixture, _) = adapted("x.npy --relevance 3 --sample-weight w.npy");
     assert_close(mixture.means().iter().copied(), mixed(&alpha, &first, &background.means().to_owned()));
@@ -206,8 +194,8 @@ fn an_adapted_model_is_that_of_reynolds() {
 #[test]
 fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
     let folder = folder();
-    clouds(folder.path());
-    std::fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    clouds(&folder);
+    folder.write("m.json", MODEL);
     for (arguments, code, message) in [
         ("fit x.npy -k 3 --freeze means=0,x", 2, "`x`"),
         ("fit x.npy -k 3 --freeze means=-1", 2, "`means=-1`"),
@@ -229,9 +217,9 @@ fn what_cannot_be_frozen_a_prior_or_an_adaptation_is_refused() {
         ("adapt m.json none.npy", 1, "none.npy"),
         ("adapt none.json x.npy", 1, "none.json"),
     ] {
-        refused(folder.path(), arguments, code, message);
+        folder.refused_with(code, format!("{arguments} -o new.json"), &[message]);
     }
-    gmm(&folder).args(["adapt", "m.json", "x.npy", "-o", "m.json"]).assert().code(1);
-    assert_eq!(std::fs::read_to_string(folder.path().join("m.json")).unwrap(), MODEL);
-    gmm(&folder).args(["adapt", "m.json", "x.npy"]).assert().code(2);
+    folder.fails(1, "adapt m.json x.npy -o m.json");
+    assert_eq!(folder.text("m.json"), MODEL);
+    folder.fails(2, "adapt m.json x.npy");
 }

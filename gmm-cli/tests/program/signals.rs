@@ -8,36 +8,32 @@ use std::path::Path;
 /// The signals of Ctrl-C, of a batch system and of a closed terminal.
 const SIGNALS: [&str; 3] = ["INT", "TERM", "HUP"];
 
-fn speech() -> &'static str {
-    data("speech.npy").display().to_string().leak()
-}
-
 #[test]
 fn every_signal_keeps_the_model_so_far() {
     let folder = folder();
     for signal in SIGNALS {
         let name = format!("{signal}.json");
-        let endless = ["-k", "8", "--covariance-type", "diag", "--tol", "0", "--max-iter", "100000000"];
-        let args = [&["fit", speech(), "--device", "cpu", "-o", &name], &endless[..]].concat();
-        let note = ended_by(signal, folder.path(), &args);
+        let args = format!(
+            "fit data/speech.npy --device cpu -o {name} -k 8 --covariance-type diag --tol 0 --max-iter 100000000"
+        );
+        let note = folder.ended_by(signal, args);
         assert!(note.starts_with("note: interrupted after ") && note.contains(&name), "{signal}: {note}");
-        assert_eq!(gaussmix::io::read_model(folder.path().join(name)).unwrap().n_components(), 8);
+        assert_eq!(folder.model(&name).n_components(), 8);
     }
-    assert_eq!(names(folder.path()), ["HUP.json", "INT.json", "TERM.json"]);
+    assert_eq!(folder.names(), ["HUP.json", "INT.json", "TERM.json"]);
 }
 
 #[test]
 fn sigterm_keeps_a_selection_and_a_chain() {
     let folder = folder();
-    let select = ["select", speech(), "-k", "1:4000", "--covariance-type", "diag", "--tol", "0", "--max-iter", "20"];
-    let note = ended_by("TERM", folder.path(), &[&select[..], &["-o", "m.json", "--device", "cpu"]].concat());
+    let select = "select data/speech.npy -k 1:4000 --covariance-type diag --tol 0 --max-iter 20 -o m.json --device cpu";
+    let note = folder.ended_by("TERM", select);
     assert!(note.starts_with("note: interrupted; the best of "), "{note}");
-    let iris = data("iris.csv").display().to_string();
-    let chain = ["mcmc", &iris, "-k", "3", "--order", "2", "--sampler", "metropolis", "--draws", "1000000"];
-    let more = ["--warmup", "100", "--thin", "5000", "--chains", "2", "--device", "cpu", "-o", "run"];
-    let note = ended_by("TERM", folder.path(), &[&chain[..], &more].concat());
+    let chain = "mcmc data/iris.csv -k 3 --order 2 --sampler metropolis --draws 1000000";
+    let more = "--warmup 100 --thin 5000 --chains 2 --device cpu -o run";
+    let note = folder.ended_by("TERM", format!("{chain} {more}"));
     assert!(note.starts_with("note: interrupted; "), "{note}");
-    assert_eq!(names(folder.path()), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
+    assert_eq!(folder.names(), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
 }
 
 /// A program started by `nohup` continues when its terminal is closed.
@@ -47,7 +43,7 @@ fn an_ignored_sighup_stays_ignored() {
     let script = "trap '' HUP; echo ignored; exec \"$0\" \"$@\"";
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_gmm"), "sample"]);
-    shell.args([&data("iris3.json").display().to_string(), "-n", "3e5", "-o", "x.csv"]);
+    shell.args("data/iris3.json -n 3e5 -o x.csv".words());
     let mut child = shell.current_dir(&folder).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -60,7 +56,7 @@ fn an_ignored_sighup_stays_ignored() {
     }
     let status = child.wait().unwrap();
     assert!(status.success(), "{status}");
-    assert_eq!(names(folder.path()), ["x.csv"]);
+    assert_eq!(folder.names(), ["x.csv"]);
 }
 
 /// Whether a process has written a megabyte to a file in `folder`, named or unnamed.
@@ -83,15 +79,14 @@ fn has_unnamed_files(folder: &Path) -> bool {
 #[test]
 fn a_signal_leaves_no_unfinished_file() {
     let folder = folder();
-    let path = folder.path().canonicalize().unwrap();
+    let path = folder.path("").canonicalize().unwrap();
     fs::write(path.join("old.csv"), "old").unwrap();
     let before = files(&path);
-    let model = data("iris3.json").display().to_string();
     // The signal comes long before the gigabyte is written.
     for out in ["new.npy", "old.csv"] {
         let kill_too = has_unnamed_files(&path).then_some("KILL");
         for signal in SIGNALS.into_iter().chain(kill_too) {
-            let child = start(&path, &["sample", &model, "-n", "4e7", "-o", out]);
+            let child = start(&path, format!("sample data/iris3.json -n 4e7 -o {out}"));
             wait_for(&child, |id| writes(id, &path));
             kill(signal, &child);
             let output = child.wait_with_output().unwrap();
@@ -107,19 +102,17 @@ fn a_signal_leaves_no_unfinished_file() {
 #[test]
 fn a_killed_run_leaves_no_unfinished_result() {
     let folder = folder();
-    let path = folder.path().canonicalize().unwrap();
+    let path = folder.path("").canonicalize().unwrap();
     if !has_unnamed_files(&path) {
         return;
     }
-    let iris = data("iris.csv").display().to_string();
-    let args =
-        ["mcmc", &iris, "-k", "2", "--sampler", "metropolis", "--warmup", "100", "--draws", "200000", "--thin", "1"];
     // A result, not the journal, whose files are named from the beginning and removed by the next run.
     let named = |name: &str| name.starts_with("run.partial");
     let results = || names(&path).into_iter().filter(|name| !named(name)).collect::<Vec<_>>();
     // On a busy machine a run may name its results before the test sees it write them.
     for _ in 0..5 {
-        let child = start(&path, &[&args[..], &["--chains", "2", "--device", "cpu", "-o", "run"]].concat());
+        let args = "mcmc data/iris.csv -k 2 --sampler metropolis --warmup 100 --draws 200000 --thin 1 --chains 2";
+        let child = start(&path, format!("{args} --device cpu -o run"));
         wait_for(&child, |id| {
             let journal = names(&path).iter().any(|name| named(name));
             !journal && writes(id, &path) || !results().is_empty()
@@ -141,19 +134,13 @@ fn a_killed_run_leaves_no_unfinished_result() {
 #[test]
 fn a_limit_of_the_size_of_files_is_an_error() {
     let folder = folder();
-    let model = data("iris3.json").display().to_string();
-    let iris = data("iris.csv").display().to_string();
     for args in [
-        &["sample", &model, "-n", "100000", "-o", "x.npy"][..],
-        &["sample", &model, "-n", "100000", "-o", "x.csv"],
-        &["sample", &model, "-n", "100000", "-o", "x.parquet"],
-        &["mcmc", &iris, "-k", "1", "--warmup", "50", "--draws", "500", "--chains", "2", "-o", "run"],
+        "sample data/iris3.json -n 100000 -o x.npy",
+        "sample data/iris3.json -n 100000 -o x.csv",
+        "sample data/iris3.json -n 100000 -o x.parquet",
+        "mcmc data/iris.csv -k 1 --warmup 50 --draws 500 --chains 2 -o run",
     ] {
-        let output = limited(folder.path(), "-f 8", args);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-        assert!(stderr.starts_with("error: ") && stderr.contains("File too large"), "{args:?}: {stderr}");
-        assert_eq!(names(folder.path()), [""; 0], "{args:?}");
+        folder.too_large(8, args);
     }
 }
 
@@ -161,14 +148,14 @@ fn a_limit_of_the_size_of_files_is_an_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn help_that_cannot_be_written_is_a_failure() {
-    for args in [&["--help"][..], &["fit", "--help"], &["--version"]] {
+    for args in ["--help", "fit --help", "--version"] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
-        let output = program.args(args).stdout(full).output().unwrap();
+        let output = program.args(args.words()).stdout(full).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
-        gmm(".").args(args).assert().success();
+        folder().run(args);
     }
 }
 
@@ -177,47 +164,44 @@ fn help_that_cannot_be_written_is_a_failure() {
 fn links_of_other_users_are_not_followed() {
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     let folder = folder();
-    let (open, target) = (folder.path().join("open"), folder.path().join("precious.csv"));
+    let (open, target) = (folder.path("open"), folder.path("precious.csv"));
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
-    fs::write(&target, "precious").unwrap();
-    let model = data("iris3.json").display().to_string();
-    let sample = |out: &Path| gmm(&folder).args(["sample", &model, "-n", "3", "-o"]).arg(out).assert();
+    folder.write("precious.csv", "precious");
+    let sample = |out: &str| format!("sample data/iris3.json -n 3 -o {out}");
     // The user's own link is followed.
     symlink(&target, open.join("own.csv")).unwrap();
-    sample(&open.join("own.csv")).success();
+    folder.run(sample("open/own.csv"));
     assert!(fs::symlink_metadata(open.join("own.csv")).unwrap().is_symlink());
-    assert_ne!(fs::read_to_string(&target).unwrap(), "precious");
-    fs::write(&target, "precious").unwrap();
+    assert_ne!(folder.text("precious.csv"), "precious");
+    folder.write("precious.csv", "precious");
     // Only root can make a link owned by another user.
     let (link, way) = (open.join("other.csv"), open.join("way"));
     symlink(&target, &link).unwrap();
-    symlink(folder.path(), &way).unwrap();
+    symlink(&folder, &way).unwrap();
     if lchown(&link, Some(12_345), None).is_err() || lchown(&way, Some(12_345), None).is_err() {
         return;
     }
     // Also through the user's own link, and through a folder.
-    symlink(&link, folder.path().join("chain.csv")).unwrap();
-    for out in [link.clone(), folder.path().join("chain.csv"), way.join("precious.csv")] {
-        let run = sample(&out).code(1);
-        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-        assert!(stderr.contains("a link of another user"), "{}: {stderr}", out.display());
-        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    symlink(&link, folder.path("chain.csv")).unwrap();
+    for out in ["open/other.csv", "chain.csv", "open/way/precious.csv"] {
+        folder.refused(sample(out), &["a link of another user"]);
     }
 }
 
 #[test]
 fn an_output_larger_than_the_disk_is_refused_at_the_start() {
     let folder = folder();
-    let model = data("iris3.json").display().to_string();
     // The model has four features, so the samples are 4·10¹⁵ numbers.
     for (more, size) in [
-        (&["-o", "x.npy"][..], "x.npy: it needs 28.4 PiB"),
-        (&["-o", "x.npy", "--float32"], "x.npy: it needs 14.2 PiB"),
-        (&["-o", "x.csv"], "x.csv: it needs 56.8 PiB"),
-        (&["-o", "/dev/null", "--labels", "k.npy"], "k.npy: it needs 7.1 PiB"),
+        ("-o x.npy", "x.npy: it needs 28.4 PiB"),
+        ("-o x.npy --float32", "x.npy: it needs 14.2 PiB"),
+        ("-o x.csv", "x.csv: it needs 56.8 PiB"),
+        ("-o /dev/null --labels k.npy", "k.npy: it needs 7.1 PiB"),
     ] {
-        let args = [&["sample", &model, "-n", "1e15"], more].concat();
-        refused(folder.path(), &args, &[size, "; the disk has ", " free: make room or name a place on another disk"]);
+        folder.refused(
+            format!("sample data/iris3.json -n 1e15 {more}"),
+            &[size, "; the disk has ", " free: make room or name a place on another disk"],
+        );
     }
 }

@@ -17,13 +17,6 @@ use std::sync::Arc;
 
 const NAMES: [&str; 4] = ["sepal_length_cm", "sepal_width_cm", "petal_length_cm", "petal_width_cm"];
 
-fn iris() -> Array2<f64> {
-    match gaussmix::io::read_data(data("iris.csv")).unwrap() {
-        gaussmix::io::Data::F64(x) => x,
-        other => panic!("{other:?}"),
-    }
-}
-
 type Columns = Vec<(String, ArrayRef)>;
 
 /// Returns a column of numbers, then those of iris in a different order with a column of texts between them.
@@ -44,10 +37,7 @@ fn batch(columns: &Columns) -> RecordBatch {
 fn write_parquet(path: &Path, columns: &Columns, compression: Compression, group: usize) {
     let properties = WriterProperties::builder().set_compression(compression).set_max_row_group_row_count(Some(group));
     let properties = properties.set_data_page_row_count_limit(16).set_write_batch_size(16).build();
-    let batch = batch(columns);
-    let mut writer = ArrowWriter::try_new(fs::File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
+    fs::write(path, parquet(&batch(columns), Some(properties))).unwrap();
 }
 
 fn write_arrow(path: &Path, columns: &Columns, compression: Option<arrow_ipc::CompressionType>, rows: usize) {
@@ -102,8 +92,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 }
 
 /// Writes the table in every format and returns the names of the files.
-fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
-    let path = |name: &str| folder.join(name);
+fn write_all(folder: &Folder, columns: &Columns) -> Vec<String> {
     for (name, compression) in [
         ("none.parquet", Compression::UNCOMPRESSED),
         ("snappy.parquet", Compression::SNAPPY),
@@ -111,73 +100,55 @@ fn write_all(folder: &Path, columns: &Columns) -> Vec<&'static str> {
         ("zstd.parquet", Compression::ZSTD(ZstdLevel::default())),
         ("lz4.parquet", Compression::LZ4_RAW),
     ] {
-        write_parquet(&path(name), columns, compression, 41);
+        write_parquet(&folder.path(name), columns, compression, 41);
     }
-    write_arrow(&path("x.arrow"), columns, None, 40);
-    write_arrow(&path("lz4.feather"), columns, Some(arrow_ipc::CompressionType::LZ4_FRAME), 40);
-    write_arrow(&path("zstd.ipc"), columns, Some(arrow_ipc::CompressionType::ZSTD), 150);
+    let (lz4, zstd) = (Some(arrow_ipc::CompressionType::LZ4_FRAME), Some(arrow_ipc::CompressionType::ZSTD));
+    write_arrow(&folder.path("x.arrow"), columns, None, 40);
+    write_arrow(&folder.path("lz4.feather"), columns, lz4, 40);
+    write_arrow(&folder.path("zstd.ipc"), columns, zstd, 150);
     let stream = arrow_stream(columns, None);
-    fs::write(path("stream.arrow"), &stream).unwrap();
+    folder.write("stream.arrow", &stream);
     // Without the optional mark at the end of a stream.
-    fs::write(path("x.arrows"), &stream[..stream.len() - 8]).unwrap();
-    fs::write(path("x.arrows.gz"), gzip(&stream)).unwrap();
-    fs::write(path("lz4.arrows"), arrow_stream(columns, Some(arrow_ipc::CompressionType::LZ4_FRAME))).unwrap();
-    fs::write(path("zstd.arrows"), arrow_stream(columns, Some(arrow_ipc::CompressionType::ZSTD))).unwrap();
+    folder.write("x.arrows", &stream[..stream.len() - 8]);
+    folder.write("x.arrows.gz", gzip(&stream));
+    folder.write("lz4.arrows", arrow_stream(columns, lz4));
+    folder.write("zstd.arrows", arrow_stream(columns, zstd));
     let csv = text(columns, ",");
-    fs::write(path("x.csv"), &csv).unwrap();
-    fs::write(path("semicolons.csv"), text(columns, ";")).unwrap();
-    fs::write(path("bars.txt"), text(columns, "|")).unwrap();
-    fs::write(path("x.tsv"), text(columns, "\t")).unwrap();
+    folder.write("x.csv", &csv);
+    folder.write("semicolons.csv", text(columns, ";"));
+    folder.write("bars.txt", text(columns, "|"));
+    folder.write("x.tsv", text(columns, "\t"));
     // Two members, as `cat a.gz b.gz` makes them.
     let (first, second) = csv.as_bytes().split_at(1000);
-    fs::write(path("x.csv.gz"), [gzip(first), gzip(second)].concat()).unwrap();
-    fs::write(path("x.tsv.zst"), zstd::encode_all(text(columns, "\t").as_bytes(), 3).unwrap()).unwrap();
-    vec![
-        "none.parquet",
-        "snappy.parquet",
-        "gzip.pq",
-        "zstd.parquet",
-        "lz4.parquet",
-        "x.arrow",
-        "lz4.feather",
-        "zstd.ipc",
-        "stream.arrow",
-        "x.arrows",
-        "x.arrows.gz",
-        "lz4.arrows",
-        "zstd.arrows",
-        "x.csv",
-        "semicolons.csv",
-        "bars.txt",
-        "x.tsv",
-        "x.csv.gz",
-        "x.tsv.zst",
-    ]
+    folder.write("x.csv.gz", [gzip(first), gzip(second)].concat());
+    folder.write("x.tsv.zst", zstd::encode_all(text(columns, "\t").as_bytes(), 3).unwrap());
+    let of_table = |name: &String| !name.ends_with(".npy") && !name.ends_with(".json");
+    let names: Vec<String> = folder.names().into_iter().filter(of_table).collect();
+    assert_eq!(names.len(), 19, "{names:?}");
+    names
 }
 
 /// All formats give the same bits, at once and in chunks, whatever the order of the columns.
 #[test]
 fn every_format_gives_the_same_model() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let x = iris();
-    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
+    folder.save("x.npy", &x);
     let columns = NAMES.join(",");
-    let start = ["-k", "3", "--device", "cpu", "-o", "m.json"];
-    let model = |args: &[&str]| {
-        let report = fit(folder.path(), &[&start[..], args].concat());
-        let text = fs::read_to_string(path("m.json")).unwrap();
+    let model = |args: &str| {
+        let report = folder.fit(format!("-k 3 --device cpu -o m.json {args}"));
+        let text = folder.text("m.json");
         (report["device"].as_str().unwrap().to_string(), text)
     };
     // A row needs at least 3 numbers of 8 bytes for each of 4 features; 960 bytes hold chunks of ten rows.
-    let (whole, chunked) = (model(&["x.npy"]).1, model(&["x.npy", "--memory", "960"]));
+    let (whole, chunked) = (model("x.npy").1, model("x.npy --memory 960"));
     assert!(chunked.0.contains("in 15 chunks"), "{}", chunked.0);
     let names = format!("\"feature_names\": [\"{}\"],\n", NAMES.join("\", \""));
-    for name in write_all(folder.path(), &table(&x)) {
-        let (_, text) = model(&[name, "--columns", &columns]);
+    for name in write_all(&folder, &table(&x)) {
+        let (_, text) = model(&format!("{name} --columns {columns}"));
         assert!(text.contains(&names), "{text}");
         assert_eq!(text.replace(&names, ""), whole, "{name}");
-        let (device, text) = model(&[name, "--columns", &columns, "--memory", "960"]);
+        let (device, text) = model(&format!("{name} --columns {columns} --memory 960"));
         assert!(device.contains("in 15 chunks"), "{name}: {device}");
         assert_eq!(text.replace(&names, ""), chunked.1, "{name} in chunks");
     }
@@ -186,23 +157,19 @@ fn every_format_gives_the_same_model() {
 #[test]
 fn columns_are_matched_by_name() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let x = iris();
-    let files = write_all(folder.path(), &table(&x));
-    let source = data("iris.csv").display().to_string();
-    gmm(&folder).args(["fit", &source, "-k", "3", "-o", "m.json", "--plot", "p.svg"]).assert().success();
-    let svg = fs::read_to_string(path("p.svg")).unwrap();
+    let files = write_all(&folder, &table(&x));
+    folder.run("fit data/iris.csv -k 3 -o m.json --plot p.svg");
+    let svg = folder.text("p.svg");
     assert!(NAMES.iter().any(|name| svg.contains(name)) && !svg.contains(" z2"), "names on the axes");
-    gmm(&folder).args(["convert", "m.json", "m.npz"]).assert().success();
-    gmm(&folder).args(["predict", "m.npz", &source, "-o", "wanted.csv"]).assert().success();
-    let wanted = fs::read_to_string(path("wanted.csv")).unwrap();
+    folder.run("convert m.json m.npz");
+    folder.run("predict m.npz data/iris.csv -o wanted.csv");
+    let wanted = folder.text("wanted.csv");
     for name in files {
         for memory in ["1M", "960"] {
-            let args = ["predict", "m.npz", name, "--memory", memory, "--id", "id", "-o", "got.csv"];
-            let run = gmm(&folder).args(args).assert().success();
-            let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+            let note = folder.notes(format!("predict m.npz {name} --memory {memory} --id id -o got.csv"));
             assert!(note.contains("are left out: species\n"), "{note}");
-            let got = fs::read_to_string(path("got.csv")).unwrap();
+            let got = folder.text("got.csv");
             let expected = wanted.lines().enumerate().map(|(i, line)| match i {
                 0 => format!("id,{line}\n"),
                 i => format!("{},{line}\n", 1000 + 7 * (i - 1)),
@@ -211,27 +178,26 @@ fn columns_are_matched_by_name() {
         }
     }
     // Without names the order is that of the model.
-    ndarray_npy::write_npy(path("x.npy"), &x).unwrap();
-    gmm(&folder).args(["predict", "m.json", "x.npy", "-o", "got.csv"]).assert().success();
-    assert_eq!(fs::read_to_string(path("got.csv")).unwrap(), wanted);
-    gmm(&folder).args(["sample", "m.json", "-n", "2", "-o", "new.csv"]).assert().success();
-    assert!(fs::read_to_string(path("new.csv")).unwrap().starts_with(&(NAMES.join(",") + "\n")));
+    folder.save("x.npy", &x);
+    folder.run("predict m.json x.npy -o got.csv");
+    assert_eq!(folder.text("got.csv"), wanted);
+    folder.run("sample m.json -n 2 -o new.csv");
+    assert!(folder.text("new.csv").starts_with(&(NAMES.join(",") + "\n")));
     let missing = &["x.parquet: the model was fitted to columns that are missing here: ", NAMES[0], NAMES[3]];
     let some: Columns = table(&x).into_iter().filter(|(name, _)| name != NAMES[0] && name != NAMES[3]).collect();
-    write_parquet(&path("x.parquet"), &some, Compression::SNAPPY, 50);
-    refused(folder.path(), &["score", "m.json", "x.parquet"], missing);
-    fs::write(path("few.csv"), "a,b\n1,2\n").unwrap();
-    refused(folder.path(), &["fit", "few.csv", "--init", "m.json"], &["few.csv: ", "missing here: ", "are a, b"]);
+    write_parquet(&folder.path("x.parquet"), &some, Compression::SNAPPY, 50);
+    folder.refused("score m.json x.parquet", missing);
+    folder.write("few.csv", "a,b\n1,2\n");
+    folder.refused("fit few.csv --init m.json", &["few.csv: ", "missing here: ", "are a, b"]);
 }
 
 #[test]
 fn identifiers_stand_beside_results() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let x = iris();
-    write_all(folder.path(), &table(&x));
+    write_all(&folder, &table(&x));
     let columns = NAMES.join(",");
-    gmm(&folder).args(["fit", "x.csv", "--columns", &columns, "-k", "2", "-o", "m.json"]).assert().success();
+    folder.run(format!("fit x.csv --columns {columns} -k 2 -o m.json"));
     // To Parquet and back: numbers keep their type, texts with separators and quotes survive, and a null stays a null.
     for (source, id) in [
         ("x.arrow", "id"),
@@ -242,12 +208,11 @@ fn identifiers_stand_beside_results() {
     ] {
         for memory in ["1M", "960"] {
             let run = |out: &str| {
-                let args = ["score", "m.json", source, "--memory", memory, "--id", id, "--per-sample", out];
-                gmm(&folder).args(args).assert().success();
+                folder.run(format!("score m.json {source} --memory {memory} --id {id} --per-sample {out}"));
             };
             run("s.parquet");
             run("s.csv");
-            let file = fs::File::open(path("s.parquet")).unwrap();
+            let file = fs::File::open(folder.path("s.parquet")).unwrap();
             let read = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
             let batches: Vec<RecordBatch> = read.build().unwrap().map(Result::unwrap).collect();
             let names: Vec<String> = batches[0].schema().fields().iter().map(|f| f.name().clone()).collect();
@@ -263,7 +228,7 @@ fn identifiers_stand_beside_results() {
                     assert_eq!(arrow_array::Array::is_null(ids, 1), id == "species", "{source}");
                 }
             }
-            let mut csv = csv::Reader::from_path(path("s.csv")).unwrap();
+            let mut csv = csv::Reader::from_path(folder.path("s.csv")).unwrap();
             let rows: Vec<csv::StringRecord> = csv.records().map(Result::unwrap).collect();
             assert_eq!((rows.len(), &rows[0][0]), (150, if id == "id" { "1000" } else { "no 0, \"0\"" }));
             if id == "species" {
@@ -271,149 +236,139 @@ fn identifiers_stand_beside_results() {
             }
         }
     }
-    let args = ["predict", "m.json", "x.csv", "--id", "id", "-o", "new.npy"];
-    refused(folder.path(), &args, &["new.npy: a .npy has no place for the column of --id"]);
-    let args = ["predict", "m.json", "x.csv", "--id", "name", "-o", "new.csv"];
-    refused(folder.path(), &args, &["x.csv: --id: there is no column `name`; there are id, "]);
+    folder.refused("predict m.json x.csv --id id -o new.npy", &["new.npy: a .npy has no place for the column of --id"]);
+    folder.refused(
+        "predict m.json x.csv --id name -o new.csv",
+        &["x.csv: --id: there is no column `name`; there are id, "],
+    );
 }
 
 #[test]
 fn several_files_are_one_data_set() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let x = iris();
     let all = table(&x);
     let part = |rows: std::ops::Range<usize>| -> Columns {
         all.iter().map(|(name, column)| (name.clone(), column.slice(rows.start, rows.len()))).collect()
     };
-    fs::create_dir(path("parts")).unwrap();
-    write_parquet(&path("parts/a.parquet"), &part(0..70), Compression::SNAPPY, 30);
-    write_arrow(&path("parts/b.arrow"), &part(70..71), None, 10);
+    fs::create_dir(folder.path("parts")).unwrap();
+    write_parquet(&folder.path("parts/a.parquet"), &part(0..70), Compression::SNAPPY, 30);
+    write_arrow(&folder.path("parts/b.arrow"), &part(70..71), None, 10);
     let reversed: Columns = part(71..150).into_iter().rev().collect();
-    fs::write(path("parts/c.csv.gz"), gzip(text(&reversed, ";").as_bytes())).unwrap();
-    fs::write(path("parts/_SUCCESS"), "").unwrap();
-    fs::write(path("parts/.a.parquet.crc"), "x").unwrap();
-    write_parquet(&path("whole.parquet"), &all, Compression::SNAPPY, 150);
+    folder.write("parts/c.csv.gz", gzip(text(&reversed, ";").as_bytes()));
+    folder.write("parts/_SUCCESS", "");
+    folder.write("parts/.a.parquet.crc", "x");
+    write_parquet(&folder.path("whole.parquet"), &all, Compression::SNAPPY, 150);
     let columns = NAMES.join(",");
-    let parts = ["parts/a.parquet", "parts/b.arrow", "parts/c.csv.gz"];
+    let parts = "parts/a.parquet parts/b.arrow parts/c.csv.gz";
     for memory in ["1M", "960"] {
-        let model = |data: &[&str]| {
-            let args = ["-k", "2", "--device", "cpu", "--columns", &columns, "--memory", memory, "-o", "m.json"];
-            fit(folder.path(), &[data, &args[..]].concat());
-            fs::read_to_string(path("m.json")).unwrap()
+        let model = |data: &str| {
+            folder.fit(format!("{data} -k 2 --device cpu --columns {columns} --memory {memory} -o m.json"));
+            folder.text("m.json")
         };
-        let whole = model(&["whole.parquet"]);
-        assert_eq!(model(&["parts"]), whole, "{memory}");
-        assert_eq!(model(&parts), whole, "{memory}");
+        let whole = model("whole.parquet");
+        assert_eq!(model("parts"), whole, "{memory}");
+        assert_eq!(model(parts), whole, "{memory}");
     }
-    let results = |name: &str, data: &[&str]| {
-        let args = ["predict", "m.json", "--id", "id", "--memory", "960", "-o", name];
-        gmm(&folder).args(args).args(data).assert().success();
-        fs::read_to_string(path(name)).unwrap()
+    let results = |name: &str, data: &str| {
+        folder.run(format!("predict m.json --id id --memory 960 -o {name} {data}"));
+        folder.text(name)
     };
-    assert_eq!(results("a.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
+    assert_eq!(results("a.csv", "parts"), results("b.csv", "whole.parquet"));
     // A description is not a part.
-    fs::write(path("parts/README.txt"), "one table in three parts").unwrap();
-    assert_eq!(results("c.csv", &["parts"]), results("b.csv", &["whole.parquet"]));
+    folder.write("parts/README.txt", "one table in three parts");
+    assert_eq!(results("c.csv", "parts"), results("b.csv", "whole.parquet"));
     // Errors name the file and the row in it.
     let bad = text(&part(71..80), ",").replace(&format!("\n{},", 1000 + 7 * 73), "\n,");
-    fs::write(path("parts/d.csv"), bad).unwrap();
-    let score =
-        |args: &[&str], message: &[&str]| refused(folder.path(), &[&["score", "m.json"], args].concat(), message);
+    folder.write("parts/d.csv", bad);
+    let score = |args: &str, message: &[&str]| folder.refused(format!("score m.json {args}"), message);
     let numbers = format!("id,{columns}");
-    fs::write(path("numbers.csv"), fs::read_to_string(path("parts/d.csv")).unwrap()).unwrap();
-    let args = ["fit", "whole.parquet", "numbers.csv", "-k", "2", "--columns", &numbers];
-    refused(folder.path(), &args, &["numbers.csv: column `id`: ", "NaN at row 2, column 0"]);
-    fs::write(path("parts/e.csv"), "id,sepal_length_cm\n1,2\n").unwrap();
-    score(&["parts"], &["parts/e.csv: the first file has columns that are missing here: sepal_width_cm, petal"]);
-    fs::write(path("parts/e.csv"), "1,2\n").unwrap();
-    score(&["parts"], &["parts/e.csv: it has 2 columns, the first file has 4"]);
-    fs::create_dir(path("empty")).unwrap();
-    score(&["empty"], &["empty: a folder without a file whose name ends in "]);
-    let inside = ["predict", "m.json", "parts", "-o", "parts/z.csv"];
-    refused(folder.path(), &inside, &["parts/z.csv: lies in a folder that is an input"]);
+    folder.write("numbers.csv", folder.text("parts/d.csv"));
+    folder.refused(
+        format!("fit whole.parquet numbers.csv -k 2 --columns {numbers}"),
+        &["numbers.csv: column `id`: ", "NaN at row 2, column 0"],
+    );
+    folder.write("parts/e.csv", "id,sepal_length_cm\n1,2\n");
+    score("parts", &["parts/e.csv: the first file has columns that are missing here: sepal_width_cm, petal"]);
+    folder.write("parts/e.csv", "1,2\n");
+    score("parts", &["parts/e.csv: it has 2 columns, the first file has 4"]);
+    fs::create_dir(folder.path("empty")).unwrap();
+    score("empty", &["empty: a folder without a file whose name ends in "]);
+    folder.refused("predict m.json parts -o parts/z.csv", &["parts/z.csv: lies in a folder that is an input"]);
 }
 
 /// Folders in a folder, as Spark, Hive and Arrow write a data set in partitions.
 #[test]
 fn subfolders_are_parts() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let all = table(&iris());
     let part = |rows: std::ops::Range<usize>| -> Columns {
         all.iter().map(|(name, column)| (name.clone(), column.slice(rows.start, rows.len()))).collect()
     };
     for name in ["set/year=2020", "set/year=2021/month=1", "set/year=2021/_old", "set/.git", "set/year=2022.parquet"] {
-        fs::create_dir_all(path(name)).unwrap();
+        fs::create_dir_all(folder.path(name)).unwrap();
     }
-    write_parquet(&path("set/a.parquet"), &part(0..10), Compression::SNAPPY, 30);
-    write_parquet(&path("set/year=2020/part-0.parquet"), &part(10..50), Compression::SNAPPY, 30);
-    write_arrow(&path("set/year=2021/month=1/part-0.arrow"), &part(50..60), None, 10);
-    write_parquet(&path("set/year=2021/part-1.parquet"), &part(60..100), Compression::SNAPPY, 30);
-    write_parquet(&path("set/year=2022.parquet/part-0.parquet"), &part(100..149), Compression::SNAPPY, 30);
-    write_parquet(&path("set/z.parquet"), &part(149..150), Compression::SNAPPY, 30);
+    write_parquet(&folder.path("set/a.parquet"), &part(0..10), Compression::SNAPPY, 30);
+    write_parquet(&folder.path("set/year=2020/part-0.parquet"), &part(10..50), Compression::SNAPPY, 30);
+    write_arrow(&folder.path("set/year=2021/month=1/part-0.arrow"), &part(50..60), None, 10);
+    write_parquet(&folder.path("set/year=2021/part-1.parquet"), &part(60..100), Compression::SNAPPY, 30);
+    write_parquet(&folder.path("set/year=2022.parquet/part-0.parquet"), &part(100..149), Compression::SNAPPY, 30);
+    write_parquet(&folder.path("set/z.parquet"), &part(149..150), Compression::SNAPPY, 30);
     // Neither hidden files nor links to folders are parts.
-    fs::write(path("set/year=2021/_old/x.csv"), "1,2\n").unwrap();
-    fs::write(path("set/.git/x.csv"), "1,2\n").unwrap();
+    folder.write("set/year=2021/_old/x.csv", "1,2\n");
+    folder.write("set/.git/x.csv", "1,2\n");
     #[cfg(unix)]
-    std::os::unix::fs::symlink(path("set"), path("set/year=2020/again")).unwrap();
-    write_parquet(&path("whole.parquet"), &all, Compression::SNAPPY, 150);
-    fit(folder.path(), &["whole.parquet", "-k", "2", "--columns", &NAMES.join(","), "-o", "m.json"]);
+    std::os::unix::fs::symlink(folder.path("set"), folder.path("set/year=2020/again")).unwrap();
+    write_parquet(&folder.path("whole.parquet"), &all, Compression::SNAPPY, 150);
+    folder.fit(["whole.parquet", "-k", "2", "--columns", &NAMES.join(","), "-o", "m.json"]);
     let results = |name: &str, data: &str, memory: &str| {
-        let args = ["predict", "m.json", data, "--id", "id", "--memory", memory, "-o", name];
-        gmm(&folder).args(args).assert().success();
-        fs::read_to_string(path(name)).unwrap()
+        folder.run(format!("predict m.json {data} --id id --memory {memory} -o {name}"));
+        folder.text(name)
     };
     let whole = results("whole.csv", "whole.parquet", "1M");
     for memory in ["1M", "960"] {
         assert_eq!(results("parts.csv", "set", memory), whole);
     }
-    let inside = ["predict", "m.json", "set", "-o", "set/year=2020/z.csv"];
-    refused(folder.path(), &inside, &["z.csv: lies in a folder that is an input"]);
-    fs::create_dir_all(path("empty/empty")).unwrap();
-    refused(folder.path(), &["score", "m.json", "empty"], &["empty: a folder without a file whose name ends in "]);
-    fs::write(path("set/year=2020/x.csv"), "1,2\n").unwrap();
-    refused(folder.path(), &["score", "m.json", "set"], &["set/year=2020/x.csv: it has 2 columns"]);
+    folder.refused("predict m.json set -o set/year=2020/z.csv", &["z.csv: lies in a folder that is an input"]);
+    fs::create_dir_all(folder.path("empty/empty")).unwrap();
+    folder.refused("score m.json empty", &["empty: a folder without a file whose name ends in "]);
+    folder.write("set/year=2020/x.csv", "1,2\n");
+    folder.refused("score m.json set", &["set/year=2020/x.csv: it has 2 columns"]);
 }
 
 #[test]
 fn decimals_may_have_a_comma() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let with_points = text(&table(&iris()).into_iter().filter(|(name, _)| name != "species").collect(), ";");
-    fs::write(path("points.csv"), &with_points).unwrap();
+    folder.write("points.csv", &with_points);
     let (head, rows) = with_points.split_once('\n').unwrap();
     let commas = rows.replace('.', ",");
-    fs::write(path("commas.csv"), format!("{head}\n{commas}")).unwrap();
-    fs::write(path("no_names.txt"), commas.replace(';', " ")).unwrap();
-    let model = |args: &[&str]| {
-        fit(folder.path(), &[&["-k", "2", "--device", "cpu", "-o", "m.json"][..], args].concat());
-        gaussmix::io::read_model(path("m.json")).unwrap()
+    folder.write("commas.csv", format!("{head}\n{commas}"));
+    folder.write("no_names.txt", commas.replace(';', " "));
+    let model = |args: &str| {
+        folder.fit(format!("-k 2 --device cpu -o m.json {args}"));
+        folder.model("m.json")
     };
-    let wanted = model(&["points.csv"]);
-    assert_eq!(model(&["commas.csv"]), wanted);
-    assert_eq!(
-        model(&["commas.csv", "--decimal", ",", "--memory", "1500"]),
-        model(&["points.csv", "--memory", "1500"])
-    );
-    assert_eq!(model(&["no_names.txt"]), wanted);
+    let wanted = model("points.csv");
+    assert_eq!(model("commas.csv"), wanted);
+    assert_eq!(model("commas.csv --decimal , --memory 1500"), model("points.csv --memory 1500"));
+    assert_eq!(model("no_names.txt"), wanted);
     // Beyond the first lines, and in unclear cases.
-    fs::write(path("late.csv"), format!("{head}\n{}1;1.5;2;3;4\n", &commas)).unwrap();
-    let late = |more: &[&str], message: &[&str]| {
-        refused(folder.path(), &[&["fit", "late.csv", "-k", "2"], more].concat(), message);
+    folder.write("late.csv", format!("{head}\n{}1;1.5;2;3;4\n", &commas));
+    let late = |more: &str, message: &[&str]| {
+        folder.refused(format!("fit late.csv -k 2 {more}"), message);
     };
-    late(&[], &["line 2, column 1", "`1,4`", "decimals have a point", "--decimal , says otherwise"]);
-    late(&["--decimal", ","], &["line 152, column 1", "`1.5`", "decimals have a comma here", "--decimal ."]);
-    late(&["--decimal", "."], &["line 2, column 1", "`1,4`", "decimals have a point"]);
-    let run = gmm(&folder).args(["fit", "late.csv", "-k", "2", "--decimal", "x"]).assert().code(2);
-    assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("use . or ,"));
+    late("", &["line 2, column 1", "`1,4`", "decimals have a point", "--decimal , says otherwise"]);
+    late("--decimal ,", &["line 152, column 1", "`1.5`", "decimals have a comma here", "--decimal ."]);
+    late("--decimal .", &["line 2, column 1", "`1,4`", "decimals have a point"]);
+    assert!(folder.fails(2, "fit late.csv -k 2 --decimal x").contains("use . or ,"));
 }
 
 #[test]
 fn standard_input() {
     let folder = folder();
     let x = points();
-    fs::write(folder.path().join("m.json"), MODEL).unwrap();
+    folder.write("m.json", MODEL);
     let (wanted, _) = reference(&gaussmix::io::Data::F64(x.clone()), &mixture());
     let rows = x.outer_iter().map(|row| row.iter().map(f64::to_string).collect::<Vec<_>>().join(" ") + "\n");
     let lines: String = rows.collect();
@@ -424,33 +379,30 @@ fn standard_input() {
     let stream = arrow_stream(&(0..3).map(column).collect(), None);
     let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&stream)];
     for input in [lines.clone().into_bytes(), array.clone(), stream.clone()].into_iter().chain(compressed) {
-        let run = gmm(&folder).args(["score", "m.json", "-", "--json"]).write_stdin(input).assert().success();
-        let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+        let report = json(folder.gmm("score m.json - --json").write_stdin(input));
         assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));
         // Both are in float64, with sums of seven terms in a different order.
         approx::assert_relative_eq!(number(&report, "log_likelihood"), wanted, max_relative = 1e-12);
     }
-    let failed = |args: &[&str], input: &[u8]| {
-        let run = gmm(&folder).args(["score", "m.json"]).args(args).write_stdin(input).assert().code(1);
-        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+    let failed = |args: &str, input: &[u8], message: &[&str]| {
+        let run = folder.gmm(format!("score m.json {args}")).write_stdin(input).assert().code(1);
+        assert_has(&String::from_utf8_lossy(&run.get_output().stderr), message);
     };
-    let stderr = failed(&["-", "--memory", "300"], lines.as_bytes());
-    assert!(stderr.contains("standard input: a stream is read once") && stderr.contains("--memory"), "{stderr}");
-    assert!(failed(&["-", "-"], lines.as_bytes()).contains("only once"));
-    assert!(failed(&["-"], b"1,2,3\n1,two,3\n").contains("-: line 2, column 1"));
-    assert!(failed(&["-"], b"PAR1xxxx").contains("cannot be read as a stream"));
-    assert!(failed(&["-"], &stream[..stream.len() - 12]).contains("-: the file is damaged"));
-    assert!(failed(&["-", "--memory", "300"], &stream).contains("a stream is read once"));
-    assert!(failed(&["-"], &array[..array.len() - 8]).contains("-: an array of shape [7, 3]"));
+    failed("- --memory 300", lines.as_bytes(), &["standard input: a stream is read once", "--memory"]);
+    failed("- -", lines.as_bytes(), &["only once"]);
+    failed("-", b"1,2,3\n1,two,3\n", &["-: line 2, column 1"]);
+    failed("-", b"PAR1xxxx", &["cannot be read as a stream"]);
+    failed("-", &stream[..stream.len() - 12], &["-: the file is damaged"]);
+    failed("- --memory 300", &stream, &["a stream is read once"]);
+    failed("-", &array[..array.len() - 8], &["-: an array of shape [7, 3]"]);
     let cut = gzip(lines.as_bytes());
-    assert!(failed(&["-"], &cut[..cut.len() - 12]).contains("damaged or cut short"));
+    failed("-", &cut[..cut.len() - 12], &["damaged or cut short"]);
 }
 
 /// Every type of number, and types that are not numbers.
 #[test]
 fn types_of_columns() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let small: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 2, 255, 4, 5]));
     let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true, true, false, false]));
     let halves: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 1.5, -2.5, 3.5, 4.5, 1e30]));
@@ -467,13 +419,13 @@ fn types_of_columns() {
     ]
     .map(|(name, column)| (name.to_string(), column))
     .into();
-    write_parquet(&path("x.parquet"), &all, Compression::SNAPPY, 4);
-    write_arrow(&path("x.arrow"), &all, None, 4);
+    write_parquet(&folder.path("x.parquet"), &all, Compression::SNAPPY, 4);
+    write_arrow(&folder.path("x.arrow"), &all, None, 4);
     for name in ["x.parquet", "x.arrow"] {
         let read = |columns: &[&str]| {
             let columns = columns.iter().map(|c| c.to_string()).collect();
             let selection = gaussmix::io::ColumnSelection { columns, ..Default::default() };
-            gaussmix::io::Table::open(&[path(name)], &selection).unwrap().read().unwrap().data
+            gaussmix::io::Table::open(&[folder.path(name)], &selection).unwrap().read().unwrap().data
         };
         let gaussmix::io::Data::F64(x) = read(&["small", "flags", "halves"]) else { panic!("float64") };
         assert_eq!(x.row(3).to_vec(), [255.0, 1.0, 3.5]);
@@ -481,43 +433,44 @@ fn types_of_columns() {
         assert_eq!(x[[5, 0]], 1e30);
         let gaussmix::io::Data::F64(x) = read(&["gaps"]) else { panic!("float64") };
         assert_eq!(x.iter().map(|v| v.is_nan()).collect::<Vec<_>>(), [false, true, false, false, true, false]);
-        let args = ["fit", name, "-k", "2"];
         let message = [name, "column `dates` holds dates", "column `money` holds decimals", "--drop dates,money"];
-        refused(folder.path(), &args, &message);
-        let args = ["fit", name, "-k", "2", "--columns", "small,gaps"];
-        refused(folder.path(), &args, &[name, "column `gaps`", "NaN at row 1, column 5"]);
-        let args = ["fit", name, "-k", "2", "--columns", "small,larger"];
-        refused(folder.path(), &args, &["--columns: there is no column `larger`; there are small, flags, halves"]);
+        folder.refused(format!("fit {name} -k 2"), &message);
+        folder.refused(
+            format!("fit {name} -k 2 --columns small,gaps"),
+            &[name, "column `gaps`", "NaN at row 1, column 5"],
+        );
+        folder.refused(
+            format!("fit {name} -k 2 --columns small,larger"),
+            &["--columns: there is no column `larger`; there are small, flags, halves"],
+        );
     }
 }
 
 #[test]
 fn damaged_tables_are_named() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let x = iris();
-    fs::write(path("m.json"), MODEL).unwrap();
-    write_all(folder.path(), &table(&x));
-    let score = |name: &str, message: &[&str]| refused(folder.path(), &["score", "m.json", name], message);
+    folder.write("m.json", MODEL);
+    write_all(&folder, &table(&x));
+    let score = |name: &str, message: &[&str]| folder.refused(format!("score m.json {name}"), message);
     for name in ["snappy.parquet", "x.arrow", "stream.arrow", "lz4.arrows"] {
-        let whole = fs::read(path(name)).unwrap();
+        let whole = folder.bytes(name);
         for length in [0, 3, 20, whole.len() / 2, whole.len() - 1] {
-            fs::write(path(name), &whole[..length]).unwrap();
+            folder.write(name, &whole[..length]);
             score(name, &[&format!("{name}: ")]);
         }
     }
     let none: Columns = table(&x).into_iter().map(|(name, column)| (name, column.slice(0, 0))).collect();
-    write_parquet(&path("none.parquet"), &none, Compression::SNAPPY, 10);
-    write_arrow(&path("none.arrow"), &none, None, 10);
-    fs::write(path("none.arrows"), arrow_stream(&none, None)).unwrap();
+    write_parquet(&folder.path("none.parquet"), &none, Compression::SNAPPY, 10);
+    write_arrow(&folder.path("none.arrow"), &none, None, 10);
+    folder.write("none.arrows", arrow_stream(&none, None));
     for name in ["none.parquet", "none.arrow", "none.arrows"] {
-        let args = ["fit", name, "-k", "1", "--drop", "species"];
-        refused(folder.path(), &args, &[name, "0 rows and 5 columns"]);
+        folder.refused(format!("fit {name} -k 1 --drop species"), &[name, "0 rows and 5 columns"]);
     }
-    fs::write(path("v1.feather"), "FEA1........FEA1").unwrap();
+    folder.write("v1.feather", "FEA1........FEA1");
     score("v1.feather", &["v1.feather: Feather of version 1", "version 2"]);
-    let whole = fs::read(path("x.csv.gz")).unwrap();
-    fs::write(path("x.csv.gz"), &whole[..whole.len() - 20]).unwrap();
+    let whole = folder.bytes("x.csv.gz");
+    folder.write("x.csv.gz", &whole[..whole.len() - 20]);
     score("x.csv.gz", &["x.csv.gz: the compressed content is damaged or cut short"]);
     score("x.parquet.gz", &["x.parquet.gz: ", "No such file"]);
 }
@@ -526,8 +479,8 @@ fn damaged_tables_are_named() {
 fn tables_that_change_are_named_as_the_cause() {
     use gaussmix::io::{ColumnSelection, Problem, Table};
     let folder = folder();
-    for name in write_all(folder.path(), &table(&iris())) {
-        let path = folder.path().join(name);
+    for name in write_all(&folder, &table(&iris())) {
+        let path = folder.path(name);
         let selection = ColumnSelection { drop: vec!["species".into()], ..ColumnSelection::default() };
         let file = Table::open(&[&path], &selection).unwrap().into_file(&mut |_| {}).unwrap();
         let (first, again) = (file.rows(10..20).unwrap(), file.rows(10..20).unwrap());
@@ -548,8 +501,7 @@ fn tables_that_change_are_named_as_the_cause() {
 #[test]
 fn parquet_larger_than_memory_is_read_in_chunks() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("m.json"), MODEL).unwrap();
+    folder.write("m.json", MODEL);
     let (rows, repeats) = (4000, 650);
     let pattern = Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 37 + j * 11) % 101) as f64 / 50.0 - 1.0);
     let column = |j: usize| -> (String, ArrayRef) {
@@ -557,20 +509,20 @@ fn parquet_larger_than_memory_is_read_in_chunks() {
     };
     let batch = batch(&(0..3).map(column).collect());
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(rows * 400)).build();
-    let file = fs::File::create(path("x.parquet")).unwrap();
+    let file = fs::File::create(folder.path("x.parquet")).unwrap();
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
     (0..repeats).for_each(|_| writer.write(&batch).unwrap());
     writer.close().unwrap();
     // The limit of 48 MiB is on anonymous memory.
-    let go = |args: &[&str]| limited(folder.path(), "-d 49152", &[&["score", "m.json", "x.parquet"], args].concat());
-    assert!(!go(&["--device", "cpu", "--memory", "1G"]).status.success(), "the limit does not bite");
-    let run = go(&["--memory", "15M", "--json", "--per-sample", "s.npy", "--columns", "x0,x1,x2"]);
+    let go = |args: &str| folder.limited("-d 49152", format!("score m.json x.parquet {args}"));
+    assert!(!go("--device cpu --memory 1G").status.success(), "the limit does not bite");
+    let run = go("--memory 15M --json --per-sample s.npy --columns x0,x1,x2");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let (total, scores) = reference(&gaussmix::io::Data::F64(pattern), &mixture());
     // Both in float64.
     approx::assert_relative_eq!(number(&report, "mean_log_likelihood"), total / rows as f64, max_relative = 1e-10);
-    let read: ndarray::Array1<f64> = ndarray_npy::read_npy(path("s.npy")).unwrap();
+    let read: ndarray::Array1<f64> = ndarray_npy::read_npy(folder.path("s.npy")).unwrap();
     assert_eq!(read.len(), rows * repeats);
     for (i, &v) in read.iter().enumerate() {
         approx::assert_relative_eq!(v, scores[i % rows], max_relative = 1e-10);

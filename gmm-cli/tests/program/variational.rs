@@ -4,13 +4,12 @@ use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use gaussmix::fit::{BayesianGaussianMixtureParams, Fit};
 use gaussmix::model::{CovarianceType, Covariances, VariationalMixture, WeightConcentrationPriorType};
 use ndarray::{Array1, Array2, array};
-use std::path::Path;
 
 /// Writes three clouds of 40 samples with two features.
-fn clouds(folder: &Path) -> Array2<f64> {
+fn clouds(folder: &Folder) -> Array2<f64> {
     let noise = |i: usize, j: usize| ((i * 37 + j * 59) % 101) as f64 / 50.0 - 1.0;
     let x = Array2::from_shape_fn((120, 2), |(i, j)| noise(i, j) + [[0.0, 0.0], [6.0, 1.0], [1.0, 7.0]][i % 3][j]);
-    ndarray_npy::write_npy(folder.join("x.npy"), &x).unwrap();
+    folder.save("x.npy", &x);
     x
 }
 
@@ -22,22 +21,20 @@ fn library(x: &Array2<f64>, params: &BayesianGaussianMixtureParams) -> (Fit<Vari
     (fit, log_likelihood)
 }
 
-const FIT: [&str; 7] = ["x.npy", "-k", "6", "--variational", "--device", "reference", "-o"];
+const FIT: &str = "x.npy -k 6 --variational --device reference -o";
 
 #[test]
 fn the_posterior_is_the_librarys() {
     let folder = folder();
-    let x = clouds(folder.path());
+    let x = clouds(&folder);
     for t in CovarianceType::ALL {
-        let report = fit(folder.path(), &[&FIT[..], &["m.json", "--covariance-type", t.name()]].concat());
+        let report = folder.fit(format!("{FIT} m.json --covariance-type {t}"));
         let (expected, log_likelihood) = library(&x, &BayesianGaussianMixtureParams::new(6).covariance_type(t));
-        let (posterior, summary) = gaussmix::io::read_variational_model(folder.path().join("m.json")).unwrap();
+        let (posterior, summary) = gaussmix::io::read_variational_model(folder.path("m.json")).unwrap();
         assert_eq!(posterior, expected.mixture);
         assert_eq!((summary.n_iter, summary.converged), (Some(expected.n_iter() as u64), Some(true)));
-        let mut keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
-        keys.sort_unstable();
         let names = "alive converged covariance_type d device elbo k kernel log_likelihood lower_bound n n_iter precision seconds weight_concentration_prior_type";
-        assert_eq!(keys.join(" "), names);
+        assert_eq!(keys(&report), names);
         assert_eq!(number(&report, "lower_bound"), expected.lower_bound());
         assert_eq!(number(&report, "elbo"), expected.elbo());
         assert_eq!(number(&report, "log_likelihood"), log_likelihood);
@@ -54,9 +51,9 @@ fn the_posterior_is_the_librarys() {
 #[test]
 fn the_prior_is_the_one_that_is_given() {
     let folder = folder();
-    let x = clouds(folder.path());
-    std::fs::write(folder.path().join("prior.csv"), "2,0.5\n0.5,3\n").unwrap();
-    ndarray_npy::write_npy(folder.path().join("mean.npy"), &array![-1.0, 2.0]).unwrap();
+    let x = clouds(&folder);
+    folder.write("prior.csv", "2,0.5\n0.5,3\n");
+    folder.save("mean.npy", &array![-1.0, 2.0]);
     let params = BayesianGaussianMixtureParams::new(6)
         .weight_concentration_prior_type(WeightConcentrationPriorType::DirichletDistribution)
         .weight_concentration_prior(0.01)
@@ -67,7 +64,6 @@ fn the_prior_is_the_one_that_is_given() {
         .max_iter(1000);
     let numbers = "--weight-concentration-prior-type dirichlet-distribution --weight-concentration-prior 0.01 \
                    --mean-precision-prior 0.5 --degrees-of-freedom-prior 3.5 --tol 1e-6 --max-iter 1000";
-    let numbers: Vec<&str> = numbers.split(' ').collect();
     let full = Covariances::Full(array![[[2.0, 0.5], [0.5, 3.0]]]);
     let cases = [
         (CovarianceType::Full, full, "prior.csv", "mean.npy"),
@@ -76,10 +72,10 @@ fn the_prior_is_the_one_that_is_given() {
         (CovarianceType::Spherical, Covariances::Spherical(array![1.5]), "1.5", "mean.npy"),
     ];
     for (t, covariance, given, mean) in cases {
-        let more = ["m.npz", "--covariance-type", t.name(), "--covariance-prior", given, "--mean-prior", mean];
-        fit(folder.path(), &[&FIT[..], &more, &numbers].concat());
+        folder
+            .fit(format!("{FIT} m.npz --covariance-type {t} --covariance-prior {given} --mean-prior {mean} {numbers}"));
         let expected = library(&x, &params.clone().covariance_type(t).covariance_prior(covariance)).0;
-        let (posterior, _) = gaussmix::io::read_variational_model(folder.path().join("m.npz")).unwrap();
+        let (posterior, _) = gaussmix::io::read_variational_model(folder.path("m.npz")).unwrap();
         assert_eq!(posterior, expected.mixture, "{t}");
     }
 }
@@ -87,14 +83,12 @@ fn the_prior_is_the_one_that_is_given() {
 #[test]
 fn options_without_a_meaning_are_refused() {
     let folder = folder();
-    clouds(folder.path());
-    let wrong = |command: &str, args: &[&str], message: &str| {
-        let run = gmm(folder.path()).args([command, "x.npy", "-k", "3"]).args(args).assert().code(2).stdout("");
-        let stderr = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(stderr.contains(message), "{args:?}: {stderr}");
+    clouds(&folder);
+    let wrong = |command: &str, args: &str, message: &str| {
+        folder.refused_with(2, format!("{command} x.npy -k 3 {args}"), &[message]);
     };
     for option in ["--criterion=aic", "--merge"] {
-        wrong("select", &["--variational", option], "cannot be used with");
+        wrong("select", &format!("--variational {option}"), "cannot be used with");
     }
     let priors = [
         "--weight-concentration-prior-type=dirichlet-process",
@@ -105,12 +99,12 @@ fn options_without_a_meaning_are_refused() {
         "--covariance-prior=1,0,0,1",
     ];
     for option in priors {
-        wrong("fit", &[option], "--variational");
-        wrong("select", &[option], "--variational");
+        wrong("fit", option, "--variational");
+        wrong("select", option, "--variational");
     }
-    wrong("fit", &["--variational", "--weight-concentration-prior-type=process"], "dirichlet_distribution");
+    wrong("fit", "--variational --weight-concentration-prior-type=process", "dirichlet_distribution");
     let bad = |option: &str, message: &[&str]| {
-        refused(folder.path(), &["fit", "x.npy", "-k", "3", "--variational", option], message);
+        folder.refused(format!("fit x.npy -k 3 --variational {option}"), message);
     };
     bad("--weight-concentration-prior=0", &["weight_concentration_prior", "positive"]);
     bad("--mean-precision-prior=-1", &["mean_precision_prior", "positive"]);
@@ -119,60 +113,52 @@ fn options_without_a_meaning_are_refused() {
     bad("--mean-prior=no.csv", &["--mean-prior", "no.csv"]);
     bad("--covariance-prior=1,2,3", &["--covariance-prior", "3 numbers are not the rows of a square matrix"]);
     bad("--covariance-prior=1,2,2,1", &["not positive definite"]);
-    std::fs::write(folder.path().join("em.json"), MODEL).unwrap();
-    refused(folder.path(), &["fit", "x.npy", "--variational", "--init", "em.json"], &["em.json", "posterior"]);
+    folder.write("em.json", MODEL);
+    folder.refused("fit x.npy --variational --init em.json", &["em.json", "posterior"]);
 }
 
 /// The results of `predict`, `score`, `sample` and `convert` are those of the library for the posterior.
 #[test]
 fn commands_take_the_posterior() {
     let folder = folder();
-    let x = clouds(folder.path());
-    let run = |args: &[&str]| gmm(folder.path()).args(args).assert().success();
-    fit(folder.path(), &[&FIT[..], &["m.json"]].concat());
-    run(&["convert", "m.json", "m.npz"]);
-    run(&["convert", "m.npz", "again.json"]);
-    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
-    assert_eq!(read("m.json"), read("again.json"));
+    let x = clouds(&folder);
+    folder.fit(format!("{FIT} m.json"));
+    folder.run("convert m.json m.npz");
+    folder.run("convert m.npz again.json");
+    assert_eq!(folder.bytes("m.json"), folder.bytes("again.json"));
     let (expected, log_likelihood) = library(&x, &BayesianGaussianMixtureParams::new(6));
     let (density, log_total) = (expected.mixture.density(), expected.mixture.log_total());
     // The constants of the density are not logarithms of weights.
     assert!(log_total.abs() > 1e-3);
     let mut evaluator = ReferenceEvaluator::new(gaussmix::data::Samples::from_f64(x.view()).unwrap());
     for model in ["m.json", "m.npz"] {
-        let on = ["x.npy", "--device", "reference"];
-        run(&[&["predict", model][..], &on, &["--proba", "-o", "p.npy"]].concat());
-        run(&[&["predict", model][..], &on, &["-o", "labels.npy"]].concat());
-        let score = run(&[&["score", model][..], &on, &["--json", "--per-sample", "s.npy"]].concat());
-        let score: serde_json::Value = serde_json::from_slice(&score.get_output().stdout).unwrap();
+        let on = "x.npy --device reference";
+        folder.run(format!("predict {model} {on} --proba -o p.npy"));
+        folder.run(format!("predict {model} {on} -o labels.npy"));
+        let score = folder.json(format!("score {model} {on} --json --per-sample s.npy"));
         assert_eq!(number(&score, "log_likelihood"), log_likelihood);
-        let p: Array2<f64> = ndarray_npy::read_npy(folder.path().join("p.npy")).unwrap();
-        assert_eq!(p, evaluator.predict_proba(density).unwrap());
-        let labels: Array1<i64> = ndarray_npy::read_npy(folder.path().join("labels.npy")).unwrap();
+        assert_eq!(folder.numbers("p.npy"), evaluator.predict_proba(density).unwrap());
+        let labels: Array1<i64> = ndarray_npy::read_npy(folder.path("labels.npy")).unwrap();
         let expected = evaluator.predict(density).unwrap();
         assert!(labels.iter().zip(&expected).all(|(&a, &b)| a == b as i64));
-        let scores: Array1<f64> = ndarray_npy::read_npy(folder.path().join("s.npy")).unwrap();
+        let scores: Array1<f64> = ndarray_npy::read_npy(folder.path("s.npy")).unwrap();
         assert_eq!(scores, evaluator.score_samples(density).unwrap() + log_total);
     }
-    run(&["sample", "m.npz", "-n", "5", "-o", "drawn.npy"]);
-    let drawn: Array2<f64> = ndarray_npy::read_npy(folder.path().join("drawn.npy")).unwrap();
+    folder.run("sample m.npz -n 5 -o drawn.npy");
     let mixture = expected.mixture.to_mixture().unwrap();
-    assert_eq!(drawn, mixture.sampler(0).unwrap().draw(5).unwrap().0);
+    assert_eq!(folder.numbers("drawn.npy"), mixture.sampler(0).unwrap().draw(5).unwrap().0);
     // A fit that starts at the posterior converges at once.
-    let more = ["x.npy", "--variational", "--init", "m.npz", "--tol", "1", "--device", "reference"];
-    assert_eq!(fit(folder.path(), &more)["n_iter"], 2);
+    assert_eq!(folder.fit("x.npy --variational --init m.npz --tol 1 --device reference")["n_iter"], 2);
 }
 
 #[test]
 fn the_report_and_the_plot_tell_what_is_alive() {
     let folder = folder();
-    clouds(folder.path());
-    let options = ["m.json", "--weight-concentration-prior", "1e-3", "--max-iter", "500", "--plot", "p.svg"];
-    let run = gmm(folder.path()).arg("fit").args(FIT).args(options).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    clouds(&folder);
+    let text = folder.run(format!("fit {FIT} m.json --weight-concentration-prior 1e-3 --max-iter 500 --plot p.svg"));
     assert!(text.contains("  alive         3 of them") && text.contains("ELBO            -"), "{text}");
     assert!(!text.contains("BIC"), "{text}");
-    let svg = std::fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    let svg = folder.text("p.svg");
     assert!(svg.contains("6 components, 3 alive"));
     let faint =
         |shape: &str| svg.lines().filter(|l| l.starts_with(shape) && l.contains("stroke-opacity=\"0.25\"")).count();
@@ -183,11 +169,10 @@ fn the_report_and_the_plot_tell_what_is_alive() {
 #[test]
 fn the_bound_selects() {
     let folder = folder();
-    let x = clouds(folder.path());
-    let args = ["select", "x.npy", "-k", "2,6", "--covariance-type", "diag,full", "--variational"];
-    let more = ["--device", "reference", "--tol", "1e-5", "--max-iter", "500", "-o", "m.json", "--plot", "p.svg"];
-    let run = gmm(folder.path()).args(args).args(more).arg("--json").assert().success();
-    let report: serde_json::Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let x = clouds(&folder);
+    let args = "select x.npy -k 2,6 --covariance-type diag,full --variational";
+    let more = "--device reference --tol 1e-5 --max-iter 500 -o m.json --plot p.svg";
+    let report = folder.json(format!("{args} {more} --json"));
     let rows = report["candidates"].as_array().unwrap();
     let mut best: Option<(usize, Fit<VariationalMixture>)> = None;
     let tried =
@@ -205,32 +190,32 @@ fn the_bound_selects() {
     }
     let (best, expected) = best.unwrap();
     assert_eq!((&report["criterion"], &report["best"]), (&"elbo".into(), &rows[best]));
-    let (written, _) = gaussmix::io::read_variational_model(folder.path().join("m.json")).unwrap();
+    let (written, _) = gaussmix::io::read_variational_model(folder.path("m.json")).unwrap();
     assert_eq!(written, expected.mixture);
     assert_eq!(report["best"]["alive"], 3);
-    let run = gmm(folder.path()).args(args).args(more).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
+    let text = folder.run(format!("{args} {more}"));
     assert!(text.contains("best by ELBO: 6 components, 3 of them alive"), "{text}");
 }
 
 #[test]
 fn a_checkpoint_goes_on_to_the_same_bits() {
     let folder = folder();
-    clouds(folder.path());
+    clouds(&folder);
     let go = |output: &str, max_iter: &str, checkpoint: &str| {
-        let more = [output, "--tol", "1e-9", "--max-iter", max_iter, "--checkpoint", checkpoint];
-        fit(folder.path(), &[&FIT[..], &more].concat());
-        gaussmix::io::read_variational_model(folder.path().join(output)).unwrap().0
+        folder.fit(format!("{FIT} {output} --tol 1e-9 --max-iter {max_iter} --checkpoint {checkpoint}"));
+        gaussmix::io::read_variational_model(folder.path(output)).unwrap().0
     };
     let whole = go("whole.json", "40", "whole-checkpoint.json");
     go("begun.json", "7", "c.json");
     assert_eq!(go("resumed.json", "40", "c.json"), whole);
-    let other = ["m.json", "--checkpoint", "c.json", "--mean-prior", "0,0"];
-    refused(folder.path(), &[&["fit"][..], &FIT, &other].concat(), &["belongs to another fit", "mean-prior"]);
+    folder.refused(
+        format!("fit {FIT} m.json --checkpoint c.json --mean-prior 0,0"),
+        &["belongs to another fit", "mean-prior"],
+    );
     // A fit by EM cannot continue from it, nor the reverse.
-    refused(folder.path(), &["fit", "x.npy", "-k", "6", "--checkpoint", "c.json"], &["belongs to another fit"]);
-    fit(folder.path(), &["x.npy", "-k", "6", "--checkpoint", "em.json"]);
-    refused(folder.path(), &[&["fit"][..], &FIT, &["m.json", "--checkpoint", "em.json"]].concat(), &["posterior"]);
+    folder.refused("fit x.npy -k 6 --checkpoint c.json", &["belongs to another fit"]);
+    folder.fit("x.npy -k 6 --checkpoint em.json");
+    folder.refused(format!("fit {FIT} m.json --checkpoint em.json"), &["posterior"]);
 }
 
 /// In standardised units, with a prior in units of the data, the fit is the library's. A fit from its posterior with
@@ -238,19 +223,19 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
 #[test]
 fn standardised_units_and_frozen_parts() {
     let folder = folder();
-    let x = clouds(folder.path());
-    let report = fit(folder.path(), &[&FIT[..], &["m.json", "--standardize", "--mean-prior", "-1,2"]].concat());
+    let x = clouds(&folder);
+    let report = folder.fit(format!("{FIT} m.json --standardize --mean-prior -1,2"));
     let samples = gaussmix::data::Samples::from_f64(x.view()).unwrap();
     let standard = gaussmix::fit::Standardization::of(&samples).unwrap();
     let mut z = x.clone();
     standard.apply(z.view_mut(), |v| v);
     let params = BayesianGaussianMixtureParams::new(6).mean_prior(array![-1.0, 2.0]).standardized(&standard).unwrap();
     let expected = standard.restore_fit(&library(&z, &params).0).unwrap();
-    let read = |name: &str| gaussmix::io::read_variational_model(folder.path().join(name)).unwrap().0;
+    let read = |name: &str| gaussmix::io::read_variational_model(folder.path(name)).unwrap().0;
     assert_eq!(read("m.json"), expected.mixture);
     assert_eq!(number(&report, "elbo"), expected.elbo());
-    let start = ["x.npy", "--init", "m.json", "--variational", "--device", "reference", "-o", "same.json"];
-    let frozen = fit(folder.path(), &[&start[..], &["--freeze", "weights,means,covariances"]].concat());
+    let frozen = folder
+        .fit("x.npy --init m.json --variational --device reference -o same.json --freeze weights,means,covariances");
     assert_eq!(read("same.json").means(), expected.mixture.means());
     assert!((number(&frozen, "log_likelihood") - number(&report, "log_likelihood")).abs() < 1e-9 * 120.0);
 }

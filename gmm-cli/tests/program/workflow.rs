@@ -5,15 +5,6 @@ use gaussmix::model::{CovarianceType, Mixture, Predict};
 use ndarray::{Array1, Array2};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-
-fn iris() -> &'static str {
-    data("iris.csv").display().to_string().leak()
-}
-
-fn model() -> &'static str {
-    data("iris3.json").display().to_string().leak()
-}
 
 fn samples() -> ReferenceEvaluator {
     ReferenceEvaluator::new(gaussmix::io::read_data(data("iris.csv")).unwrap().samples().unwrap())
@@ -23,41 +14,31 @@ fn mixture() -> Mixture {
     gaussmix::io::read_model(data("iris3.json")).unwrap()
 }
 
-fn matrix(path: &Path) -> Array2<f64> {
-    match gaussmix::io::read_data(path).unwrap() {
-        gaussmix::io::Data::F64(x) => x,
-        other => panic!("{}", other.dtype()),
-    }
-}
-
 #[test]
 fn labels_and_probabilities_are_the_references() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let labels = samples().predict(&mixture()).unwrap();
     for device in ["auto", "reference"] {
-        let predict = |more: &[&str]| {
-            gmm(&folder).args(["predict", model(), iris(), "--device", device]).args(more).assert().success()
-        };
-        let run = predict(&["-o", "k.npy"]);
-        let read: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
+        let predict =
+            |more: &str| folder.run(format!("predict data/iris3.json data/iris.csv --device {device} {more}"));
+        let text = predict("-o k.npy");
+        let read: Array1<i64> = ndarray_npy::read_npy(folder.path("k.npy")).unwrap();
         assert!(read.iter().map(|&c| c as usize).eq(labels.iter().copied()));
-        let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
         // The 50 flowers of the first species lie apart from the others and are one component.
         let setosa = labels[0].to_string();
         let line = text.lines().find(|line| line.trim_start().starts_with(&setosa)).unwrap();
         assert!(line.contains("50") && line.contains("33.33 %"), "{text}");
-        predict(&["-o", "k.csv"]);
-        let csv = fs::read_to_string(path("k.csv")).unwrap();
+        predict("-o k.csv");
+        let csv = folder.text("k.csv");
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!((lines[0], lines.len()), ("component", 151));
         assert!(lines[1..].iter().zip(&labels).all(|(line, c)| *line == c.to_string()));
-        predict(&["--proba", "-o", "p.npy"]);
-        predict(&["--proba", "-o", "p.csv"]);
-        assert!(fs::read_to_string(path("p.csv")).unwrap().starts_with("p0,p1,p2\n"));
-        assert_eq!(matrix(&path("p.npy")), matrix(&path("p.csv")));
+        predict("--proba -o p.npy");
+        predict("--proba -o p.csv");
+        assert!(folder.text("p.csv").starts_with("p0,p1,p2\n"));
+        assert_eq!(folder.numbers("p.npy"), folder.numbers("p.csv"));
         let truth = samples().predict_proba(&mixture()).unwrap();
-        for (&p, &truth) in matrix(&path("p.npy")).iter().zip(&truth) {
+        for (&p, &truth) in folder.numbers("p.npy").iter().zip(&truth) {
             // Both are in float64, computed in a different order.
             approx::assert_abs_diff_eq!(p, truth, epsilon = 1e-11);
         }
@@ -67,24 +48,21 @@ fn labels_and_probabilities_are_the_references() {
 #[test]
 fn a_sample_is_the_librarys_and_fits_back() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     let (x, labels) = mixture().sample(3000, 7).unwrap();
-    let sample = |more: &[&str]| {
-        gmm(&folder).args(["sample", model(), "-n", "3e3", "--seed", "7"]).args(more).assert().success()
-    };
-    sample(&["-o", "x.npy", "--labels", "k.npy"]);
-    sample(&["-o", "x.csv", "--labels", "k.csv"]);
-    assert_eq!(matrix(&path("x.npy")), x);
-    assert_eq!(matrix(&path("x.csv")), x);
-    let read: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
+    let sample = |more: &str| folder.run(format!("sample data/iris3.json -n 3e3 --seed 7 {more}"));
+    sample("-o x.npy --labels k.npy");
+    sample("-o x.csv --labels k.csv");
+    assert_eq!(folder.numbers("x.npy"), x);
+    assert_eq!(folder.numbers("x.csv"), x);
+    let read: Array1<i64> = ndarray_npy::read_npy(folder.path("k.npy")).unwrap();
     assert!(read.iter().map(|&c| c as usize).eq(labels.iter().copied()));
-    assert!(matrix(&path("k.csv")).iter().map(|&c| c as usize).eq(labels));
-    sample(&["-o", "single.npy", "--float32"]);
-    let single: Array2<f32> = ndarray_npy::read_npy(path("single.npy")).unwrap();
+    assert!(folder.numbers("k.csv").iter().map(|&c| c as usize).eq(labels));
+    sample("-o single.npy --float32");
+    let single: Array2<f32> = ndarray_npy::read_npy(folder.path("single.npy")).unwrap();
     assert_eq!(single, x.mapv(|v| v as f32));
-    assert!(fs::read_to_string(path("x.csv")).unwrap().starts_with("x0,x1,x2,x3\n"));
-    gmm(&folder).args(["fit", "x.npy", "-k", "3", "--covariance-type", "diag", "-o", "m.npz"]).assert().success();
-    let fitted = gaussmix::io::read_model(path("m.npz")).unwrap();
+    assert!(folder.text("x.csv").starts_with("x0,x1,x2,x3\n"));
+    folder.run("fit x.npy -k 3 --covariance-type diag -o m.npz");
+    let fitted = folder.model("m.npz");
     let score = |m: &Mixture| samples().log_likelihood(m).unwrap() / 150.0;
     // 26 parameters from 3000 samples lose 26 / 2 / 3000 = 0.004 in expectation.
     assert!((score(&fitted) - score(&mixture())).abs() < 0.03, "{} {}", score(&fitted), score(&mixture()));
@@ -93,11 +71,9 @@ fn a_sample_is_the_librarys_and_fits_back() {
 #[test]
 fn the_best_model_is_selected() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    let base = ["select", iris(), "-k", "1:3,5", "--covariance-type", "full,spherical"];
-    let run =
-        gmm(&folder).args(base).args(["--json", "-o", "best.json", "--plot", "p.svg"]).assert().success().stderr("");
-    let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let base = "select data/iris.csv -k 1:3,5 --covariance-type full,spherical";
+    let report = folder.silent(format!("{base} --json -o best.json --plot p.svg"));
+    let report: Value = serde_json::from_str(&report).unwrap();
     let rows = report["candidates"].as_array().unwrap();
     let shapes: Vec<_> =
         rows.iter().map(|r| (r["covariance_type"].as_str().unwrap(), r["k"].as_u64().unwrap())).collect();
@@ -105,68 +81,53 @@ fn the_best_model_is_selected() {
     assert_eq!(shapes, expected);
     // Scikit-learn's examples find the same for iris: two full components by BIC.
     assert_eq!((&report["best"]["k"], &report["best"]["covariance_type"]), (&2.into(), &"full".into()));
-    let best = gaussmix::io::read_model(path("best.json")).unwrap();
+    let best = folder.model("best.json");
     let bic = best.bic(&mut samples()).unwrap();
     approx::assert_relative_eq!(report["best"]["value"].as_f64().unwrap(), bic, max_relative = 1e-10);
     assert!(rows.iter().all(|row| row["value"].as_f64().unwrap() >= report["best"]["value"].as_f64().unwrap()));
-    let svg = fs::read_to_string(path("p.svg")).unwrap();
-    for part in ["BIC over the number of components", "full", "spherical", "<polyline", "</svg>"] {
-        assert!(svg.contains(part), "{part}");
-    }
+    let svg = folder.text("p.svg");
+    assert_has(&svg, &["BIC over the number of components", "full", "spherical", "<polyline", "</svg>"]);
 
-    let args = ["select", iris(), "-k", "1:3", "--criterion", "aic", "--standardize"];
-    let run = gmm(&folder).args(args).assert().success();
-    let text = String::from_utf8(run.get_output().stdout.clone()).unwrap();
-    for part in ["150 samples × 4 features", "AIC", "best", "best by AIC: 3 components, full"] {
-        assert!(text.contains(part), "{part} in\n{text}");
-    }
-    let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    let (text, note) = folder.output(0, "select data/iris.csv -k 1:3 --criterion aic --standardize");
+    assert_has(&text, &["150 samples × 4 features", "AIC", "best", "best by AIC: 3 components, full"]);
     assert!(note.starts_with("note: ") && note.contains("more may be better"), "{note}");
 }
 
 #[test]
 fn more_components_than_samples_are_left_out() {
     let folder = folder();
-    std::fs::write(folder.path().join("x.csv"), "1,2\n2,1\n4,4\n7,5\n9,1\n").unwrap();
-    for (more, tried) in [(&[][..], vec![1, 2, 5]), (&["--merge"], vec![5, 4, 3, 2, 1])] {
-        let args = ["select", "x.csv", "-k", "1,2,5,7,1000000", "--covariance-type", "spherical", "--json"];
-        let run = gmm(&folder).args(args).args(more).assert().success();
-        let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    folder.write("x.csv", "1,2\n2,1\n4,4\n7,5\n9,1\n");
+    for (more, tried) in [("", vec![1, 2, 5]), ("--merge", vec![5, 4, 3, 2, 1])] {
+        let args = "select x.csv -k 1,2,5,7,1000000 --covariance-type spherical --json";
+        let (report, note) = folder.output(0, format!("{args} {more}"));
+        let report: Value = serde_json::from_str(&report).unwrap();
         let k: Vec<u64> = report["candidates"].as_array().unwrap().iter().map(|r| r["k"].as_u64().unwrap()).collect();
         assert_eq!(k, tried);
-        let note = String::from_utf8(run.get_output().stderr.clone()).unwrap();
-        assert!(note.contains("note: K from 7 to 1000000 are left out: there are fewer samples that count"), "{note}");
+        assert_has(&note, &["note: K from 7 to 1000000 are left out: there are fewer samples that count"]);
     }
-    let run = gmm(&folder).args(["select", "x.csv", "-k", "1,6"]).assert().success();
-    assert!(String::from_utf8_lossy(&run.get_output().stderr).contains("note: K = 6 is left out"));
+    assert_has(&folder.notes("select x.csv -k 1,6"), &["note: K = 6 is left out"]);
 }
 
 #[test]
 fn models_that_collapse_are_left_out() {
     let folder = folder();
-    std::fs::write(folder.path().join("x.csv"), "1,2\n2,1\n4,4\n7,5\n9,1\n").unwrap();
-    let select = |k: &str| {
-        let args = ["select", "x.csv", "-k", k, "--reg-covar", "0", "--covariance-type", "full", "--json"];
-        gmm(&folder).args(args).assert()
-    };
-    let run = select("1,4").success();
-    let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    folder.write("x.csv", "1,2\n2,1\n4,4\n7,5\n9,1\n");
+    let select = |k: &str| format!("select x.csv -k {k} --reg-covar 0 --covariance-type full --json");
+    let (report, note) = folder.output(0, select("1,4"));
+    let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!((report["best"]["k"].as_u64(), report["failed"][0]["k"].as_u64()), (Some(1), Some(4)), "{report}");
-    let note = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-    assert!(note.contains("note: full, K = 4 is left out: the covariance"), "{note}");
-    select("4").code(1);
+    assert_has(&note, &["note: full, K = 4 is left out: the covariance"]);
+    folder.output(1, select("4"));
 }
 
 #[test]
 fn components_are_merged_down() {
     let folder = folder();
-    let args = ["select", iris(), "-k", "2:6", "--merge", "--covariance-type", "full,tied", "--json", "-o", "m.json"];
-    let run = gmm(&folder).args(args).assert().success();
-    let report: Value = serde_json::from_slice(&run.get_output().stdout).unwrap();
+    let report = folder.json("select data/iris.csv -k 2:6 --merge --covariance-type full,tied --json -o m.json");
     let rows = report["candidates"].as_array().unwrap();
     let k: Vec<u64> = rows.iter().map(|r| r["k"].as_u64().unwrap()).collect();
     assert_eq!(k, [6, 5, 4, 3, 2, 6, 5, 4, 3, 2]);
-    let best = gaussmix::io::read_model(folder.path().join("m.json")).unwrap();
+    let best = folder.model("m.json");
     assert_eq!(report["best"]["k"], best.n_components());
     assert_eq!((best.n_components(), best.covariance_type()), (2, CovarianceType::Full));
     // The likelihood falls as components are removed, or rises slightly if another start would have been better.
@@ -178,62 +139,58 @@ fn components_are_merged_down() {
 #[test]
 fn ctrl_c_in_a_selection_keeps_the_best_so_far() {
     let folder = folder();
-    let speech = data("speech.npy").display().to_string();
-    let endless = ["select", &speech, "-k", "1:4000", "--covariance-type", "diag", "--tol", "0", "--max-iter", "20"];
-    let run = |more: &[&str]| interrupted(folder.path(), &[&endless[..], more].concat());
-    let note = run(&["-o", "m.json"]);
+    let endless = "select data/speech.npy -k 1:4000 --covariance-type diag --tol 0 --max-iter 20";
+    let run = |more: &str| folder.interrupted(format!("{endless} {more}"));
+    let note = run("-o m.json");
     assert!(note.starts_with("note: interrupted; the best of ") && note.contains("m.json"), "{note}");
-    let k = gaussmix::io::read_model(folder.path().join("m.json")).unwrap().n_components();
+    let k = folder.model("m.json").n_components();
     let plural = if k == 1 { "" } else { "s" };
     assert!(note.contains(&format!("{k} component{plural}, diag")), "{note}");
-    assert!(run(&["--plot", "p.svg"]).contains("nothing was written"));
-    assert_eq!(files(folder.path()).len(), 1);
+    assert!(run("--plot p.svg").contains("nothing was written"));
+    assert_eq!(folder.names(), ["m.json"]);
 }
 
 #[test]
 fn bad_input() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("m.json"), MODEL).unwrap();
-    fs::write(path("x.csv"), "1,2\n3,4\n").unwrap();
-    fs::write(path("far.csv"), "0,0,0\n1,1,1\n1e200,0,0\n").unwrap();
-    fs::create_dir(path("folder.csv")).unwrap();
-    let refused = |args: &[&str], message: &[&str]| refused(folder.path(), args, message);
+    folder.write("m.json", MODEL);
+    folder.write("x.csv", "1,2\n3,4\n");
+    folder.write("far.csv", "0,0,0\n1,1,1\n1e200,0,0\n");
+    fs::create_dir(folder.path("folder.csv")).unwrap();
     // Results are checked first: these models and data do not exist.
-    for command in [&["predict", "none.json", "none.npy"][..], &["sample", "none.json", "-n", "5"]] {
+    for command in ["predict none.json none.npy", "sample none.json -n 5"] {
         for (out, message) in [("no/such.npy", "No such file"), ("folder.csv", "directory"), ("x.txt", ".npy or .csv")]
         {
-            refused(&[command, &["-o", out]].concat(), &[out, message]);
+            folder.refused(format!("{command} -o {out}"), &[out, message]);
         }
-        refused(&[command, &["-o", "out.npy"]].concat(), &["none.json", "No such file"]);
+        folder.refused(format!("{command} -o out.npy"), &["none.json", "No such file"]);
     }
-    refused(&["sample", "none.json", "-n", "5", "-o", "a.npy", "--labels", "no/such.npy"], &["no/such.npy"]);
-    refused(&["sample", "m.json", "-n", "5", "-o", "a.npy", "--labels", "./a.npy"], &["two results"]);
-    refused(&["select", "none.npy", "-k", "1:3", "-o", "no/m.json"], &["no/m.json", "No such file"]);
-    refused(&["select", "none.npy", "-k", "1:3", "-o", "m.txt"], &["m.txt", ".json or .npz"]);
-    refused(&["select", "none.npy", "-k", "1:3", "--plot", "no/p.svg"], &["no/p.svg", "No such file"]);
-    refused(&["predict", "m.json", "x.csv", "-o", "x.csv"], &["x.csv: is an input"]);
-    refused(&["score", "m.json", "x.csv", "--per-sample", "./x.csv"], &["is an input"]);
+    folder.refused("sample none.json -n 5 -o a.npy --labels no/such.npy", &["no/such.npy"]);
+    folder.refused("sample m.json -n 5 -o a.npy --labels ./a.npy", &["two results"]);
+    folder.refused("select none.npy -k 1:3 -o no/m.json", &["no/m.json", "No such file"]);
+    folder.refused("select none.npy -k 1:3 -o m.txt", &["m.txt", ".json or .npz"]);
+    folder.refused("select none.npy -k 1:3 --plot no/p.svg", &["no/p.svg", "No such file"]);
+    folder.refused("predict m.json x.csv -o x.csv", &["x.csv: is an input"]);
+    folder.refused("score m.json x.csv --per-sample ./x.csv", &["is an input"]);
     // A model and data with different numbers of features. No result file is left.
-    for more in [&[][..], &["--proba"]] {
-        refused(&[&["predict", "m.json", "x.csv", "-o", "k.npy"], more].concat(), &["m.json", "[2, 3]", "[2, 2]"]);
+    for more in ["", "--proba"] {
+        folder.refused(format!("predict m.json x.csv -o k.npy {more}"), &["m.json", "[2, 3]", "[2, 2]"]);
     }
-    let reference = ["--device", "reference"];
-    refused(&[&["fit", "far.csv", "--init", "m.json"], &reference[..]].concat(), &["row 2", "far"]);
-    refused(&["select", "x.csv", "-k", "3:5"], &["x.csv", "2 samples", "3 components"]);
-    refused(&["select", "x.csv", "-k", "5", "--merge"], &["x.csv", "2 samples", "5 components"]);
-    refused(&["select", "x.csv", "-k", "1", "--sample-weight", "far.csv"], &["far.csv", "[3, 3]"]);
+    folder.refused("fit far.csv --init m.json --device reference", &["row 2", "far"]);
+    folder.refused("select x.csv -k 3:5", &["x.csv", "2 samples", "3 components"]);
+    folder.refused("select x.csv -k 5 --merge", &["x.csv", "2 samples", "5 components"]);
+    folder.refused("select x.csv -k 1 --sample-weight far.csv", &["far.csv", "[3, 3]"]);
     for args in [
-        &["select", "x.csv"][..],
-        &["select", "x.csv", "-k", "0:3"],
-        &["select", "x.csv", "-k", "5:3"],
-        &["select", "x.csv", "-k", "1:3", "--criterion", "luck"],
-        &["select", "x.csv", "-k", "1:3", "--covariance-type", "full,round"],
-        &["predict", "m.json", "x.csv"],
-        &["sample", "m.json", "-o", "x.npy"],
-        &["sample", "m.json", "-n", "0", "-o", "x.npy"],
+        "select x.csv",
+        "select x.csv -k 0:3",
+        "select x.csv -k 5:3",
+        "select x.csv -k 1:3 --criterion luck",
+        "select x.csv -k 1:3 --covariance-type full,round",
+        "predict m.json x.csv",
+        "sample m.json -o x.npy",
+        "sample m.json -n 0 -o x.npy",
     ] {
-        gmm(&folder).args(args).assert().code(2).stdout("");
+        folder.fails(2, args);
     }
 }
 
@@ -241,32 +198,26 @@ fn bad_input() {
 #[test]
 fn a_disk_that_fills() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     for name in ["full.npy", "full.csv", "full.json", "full.npz", "full.svg"] {
-        std::os::unix::fs::symlink("/dev/full", path(name)).unwrap();
+        std::os::unix::fs::symlink("/dev/full", folder.path(name)).unwrap();
     }
     for args in [
-        &["predict", model(), iris(), "-o", "full.npy"][..],
-        &["predict", model(), iris(), "--proba", "-o", "full.csv"],
-        &["sample", model(), "-n", "10", "-o", "full.npy"],
-        &["sample", model(), "-n", "10", "-o", "/dev/null", "--labels", "full.csv"],
-        &["select", iris(), "-k", "1:2", "-o", "full.npz"],
-        &["select", iris(), "-k", "1:2", "--plot", "full.svg"],
-        &["convert", model(), "full.json"],
+        "predict data/iris3.json data/iris.csv -o full.npy",
+        "predict data/iris3.json data/iris.csv --proba -o full.csv",
+        "sample data/iris3.json -n 10 -o full.npy",
+        "sample data/iris3.json -n 10 -o /dev/null --labels full.csv",
+        "select data/iris.csv -k 1:2 -o full.npz",
+        "select data/iris.csv -k 1:2 --plot full.svg",
+        "convert data/iris3.json full.json",
     ] {
-        let run = gmm(&folder).args(args).assert().code(1);
-        let stderr = String::from_utf8_lossy(&run.get_output().stderr).into_owned();
-        assert!(stderr.contains("full.") && stderr.contains("No space left on device"), "{args:?}: {stderr}");
+        // An output before the full one may have been announced.
+        let (_, stderr) = folder.output(1, args);
+        assert_has(&stderr, &["full.", "No space left on device"]);
     }
     // A file may have at most one block here. The old file stays, and no other appears.
-    fs::write(path("old.csv"), "old").unwrap();
-    let before = files(folder.path());
+    folder.write("old.csv", "old");
     for out in ["old.csv", "new.npy"] {
-        let run = limited(folder.path(), "-f 1", &["sample", model(), "-n", "100000", "-o", out]);
-        let stderr = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(1), "{stderr}");
-        assert!(stderr.contains(out) && stderr.contains("File too large"), "{stderr}");
-        assert!(files(folder.path()) == before);
+        folder.too_large(1, format!("sample data/iris3.json -n 100000 -o {out}"));
     }
 }
 
@@ -275,7 +226,6 @@ fn a_disk_that_fills() {
 #[test]
 fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let folder = folder();
-    let path = |name: &str| folder.path().join(name);
     // The same 4000 samples repeated, 72 MB in float32.
     let speech = gaussmix::io::read_data(data("speech.npy")).unwrap();
     let gaussmix::io::Data::F32(x) = &speech else { panic!("float32") };
@@ -283,19 +233,15 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let repeats = 350;
     let body = bytes(&pattern.mapv(f64::from), false, |v| (v as f32).to_le_bytes()).repeat(repeats);
     let n = 4000 * repeats;
-    fs::write(path("x.npy"), npy("'<f4'", false, &format!("({n}, 13)"), &body)).unwrap();
+    folder.write("x.npy", npy("'<f4'", false, &format!("({n}, 13)"), &body));
     drop(body);
     // The limit of 48 MiB is on anonymous memory.
-    let go = |args: &[&str]| limited(folder.path(), "-d 49152", args);
-    let model_file = data("speech8.json").display().to_string();
-    assert!(
-        !go(&["score", &model_file, "x.npy", "--device", "cpu", "--memory", "1G"]).status.success(),
-        "the limit does not bite"
-    );
-    let run = go(&["score", &model_file, "x.npy", "--memory", "15M", "--per-sample", "s.npy", "--json"]);
+    let go = |args: &str| folder.limited("-d 49152", args);
+    assert!(!go("score data/speech8.json x.npy --device cpu --memory 1G").status.success(), "the limit does not bite");
+    let run = go("score data/speech8.json x.npy --memory 15M --per-sample s.npy --json");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();
-    let model = gaussmix::io::read_model(&model_file).unwrap();
+    let model = gaussmix::io::read_model(data("speech8.json")).unwrap();
     let mut reference = ReferenceEvaluator::new(gaussmix::data::Samples::from_f32(pattern.view()).unwrap());
     let scores = reference.score_samples(&model).unwrap();
     // The engine's bound for float32.
@@ -304,13 +250,13 @@ fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
         scores.mean().unwrap(),
         max_relative = 1e-7
     );
-    let read: Array1<f64> = ndarray_npy::read_npy(path("s.npy")).unwrap();
+    let read: Array1<f64> = ndarray_npy::read_npy(folder.path("s.npy")).unwrap();
     for (i, &v) in read.iter().enumerate() {
         approx::assert_relative_eq!(v, scores[i % 4000], max_relative = 1e-5);
     }
-    let run = go(&["predict", &model_file, "x.npy", "--memory", "15M", "-o", "k.npy"]);
+    let run = go("predict data/speech8.json x.npy --memory 15M -o k.npy");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let labels: Array1<i64> = ndarray_npy::read_npy(path("k.npy")).unwrap();
+    let labels: Array1<i64> = ndarray_npy::read_npy(folder.path("k.npy")).unwrap();
     let truth = reference.predict_proba(&model).unwrap();
     // A label may differ from the reference's only if two components are equally probable to float32.
     for (i, &label) in labels.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Functions shared by several tests and the benchmark.
 #![allow(dead_code)]
 use gmm_host::{DataFacts, Description, Evaluator, Mixture, Rows, Statistics};
-use gmm_mcmc::{Chains, Posterior, Progress, Settings, Start, Target};
+use gmm_mcmc::{Chains, Posterior, Progress, Settings, Start, Target, diagnostics};
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
@@ -55,4 +55,14 @@ pub fn scalar(run: &Chains, name: &str, index: usize) -> Vec<Vec<f64>> {
     let flat: Vec<f64> = draws.iter().copied().collect();
     let size = flat.len() / (chains * n);
     flat.chunks(n * size).map(|c| c.chunks(size).map(|row| row[index]).collect()).collect()
+}
+
+/// Returns the mean of the draws of a scalar and its standard error.
+pub fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
+    let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
+    let all = chains.concat();
+    let n = all.len() as f64;
+    let mean = all.iter().sum::<f64>() / n;
+    let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean, (variance / diagnostics::ess_mean(&chains)).sqrt())
 }

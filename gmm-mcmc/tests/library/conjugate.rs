@@ -1,7 +1,7 @@
 //! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments have a closed form.
-use crate::common::{run, scalar};
+use crate::common::{estimate, run_from_prior, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
+use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings};
 use ndarray::Array2;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -10,15 +10,6 @@ use rand_distr::{Distribution, StandardNormal};
 const N: usize = 25;
 const PRIOR: &str = r#"{"means": {"scaled_normal": {"location": [1.0, -2.0], "precision": 0.5}},
     "scales": {"inverse_gamma": {"shape": 4.0, "scale": [3.0, 0.5]}}}"#;
-
-fn mean(chains: &[Vec<f64>]) -> (f64, f64) {
-    let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    let all = chains.concat();
-    let n = all.len() as f64;
-    let mean = all.iter().sum::<f64>() / n;
-    let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    (mean, (variance / diagnostics::ess_mean(&chains)).sqrt())
-}
 
 fn check(settings: Settings) {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -31,8 +22,7 @@ fn check(settings: Settings) {
     let model = PosteriorModel::new(1, CovarianceType::Diag, &prior, None, &DataSummary::new(&samples)).unwrap();
     let mut evaluator = ReferenceEvaluator::new(samples);
     let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-    let start = Start::from_prior(&model, &settings).unwrap();
-    let run = run(settings, start, &mut posterior);
+    let run = run_from_prior(settings, &mut posterior);
 
     for (j, (m0, b0)) in [(1.0, 3.0), (-2.0, 0.5)].into_iter().enumerate() {
         let n = N as f64;
@@ -56,7 +46,7 @@ fn check(settings: Settings) {
             ("variance", variances.clone(), mean_of_variance),
             ("its variance", map(&variances, &|x| (x - mean_of_variance).powi(2)), variance_of_variance),
         ] {
-            let (got, error) = mean(&chains);
+            let (got, error) = estimate(&chains);
             let sampler = run.settings().sampler;
             assert!(
                 (got - expected).abs() < 3.0 * error,

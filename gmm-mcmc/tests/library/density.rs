@@ -14,6 +14,10 @@ fn data(n: usize, d: usize, seed: u64) -> Array2<f64> {
     Array2::from_shape_simple_fn((n, d), || rng.random::<f64>() * 4.0 - 2.0)
 }
 
+fn summary(x: &Array2<f64>) -> DataSummary {
+    DataSummary::new(&Samples::from_f64(x.view()).unwrap())
+}
+
 fn point(dim: usize, seed: u64) -> Vec<f64> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     (0..dim).map(|_| rng.random::<f64>() * 2.0 - 1.0).collect()
@@ -35,6 +39,13 @@ const CASES: [(CovarianceType, &str); 6] = [
     (CovarianceType::Full, HALF_NORMAL),
     (CovarianceType::Full, INVERSE_GAMMA),
 ];
+
+/// The types of the model.
+const TYPES: [CovarianceType; 3] = [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical];
+
+fn of_three(covariance_type: CovarianceType, prior: &str, summary: &DataSummary) -> PosteriorModel {
+    PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, summary).unwrap()
+}
 
 fn det(mut a: Vec<Vec<f64>>) -> f64 {
     let n = a.len();
@@ -74,6 +85,23 @@ fn coordinates(model: &PosteriorModel, theta: &[f64]) -> Vec<f64> {
         c.extend(covariances.iter().map(|v| v.sqrt()));
     }
     c
+}
+
+/// Returns the logarithm of the determinant of the Jacobian of [`coordinates`]. Its central differences err by about
+/// h² = 10⁻¹⁰ in each of some twenty entries.
+fn log_jacobian(model: &PosteriorModel, theta: &[f64]) -> f64 {
+    let h = 1e-5;
+    let columns = (0..model.dim()).map(|i| {
+        let at = |step| coordinates(model, &moved(theta, i, step));
+        at(h).iter().zip(at(-h)).map(|(a, b)| (a - b) / (2.0 * h)).collect()
+    });
+    det(columns.collect()).abs().ln()
+}
+
+fn moved(theta: &[f64], i: usize, step: f64) -> Vec<f64> {
+    let mut theta = theta.to_vec();
+    theta[i] += step;
+    theta
 }
 
 /// Returns the log density of the three priors above by textbook formulas, over the coordinates of [`coordinates`], up
@@ -123,30 +151,17 @@ fn textbook(model: &PosteriorModel, theta: &[f64], prior: &str) -> f64 {
 #[test]
 fn the_prior_is_the_textbooks_times_the_jacobian() {
     let x = data(9, 2, 1);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
+    let summary = summary(&x);
     for (covariance_type, prior) in CASES {
-        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = of_three(covariance_type, prior, &summary);
         let mut nothing = Nothing { n: 9, d: 2 };
         let mut posterior = Posterior::new(&model, &mut nothing).unwrap();
         let mut offset = None;
         for seed in 0..4 {
             let theta = point(model.dim(), seed);
-            let h = 1e-5;
-            let columns: Vec<Vec<f64>> = (0..model.dim())
-                .map(|i| {
-                    let at = |step: f64| {
-                        let mut t = theta.clone();
-                        t[i] += step;
-                        coordinates(&model, &t)
-                    };
-                    at(h).iter().zip(at(-h)).map(|(a, b)| (a - b) / (2.0 * h)).collect()
-                })
-                .collect();
-            let log_jacobian = det(columns).abs().ln();
             let got = posterior.log_density(&theta).unwrap();
-            let difference = got - textbook(&model, &theta, prior) - log_jacobian;
-            // Central differences err by about h² = 10⁻¹⁰ in each of some twenty entries. Only the constant of LKJ is
-            // left out.
+            let difference = got - textbook(&model, &theta, prior) - log_jacobian(&model, &theta);
+            // Only the constant of LKJ is left out.
             if covariance_type != CovarianceType::Full {
                 assert!(difference.abs() < 1e-7, "{covariance_type} {prior}: {difference}");
             }
@@ -160,7 +175,7 @@ fn the_prior_is_the_textbooks_times_the_jacobian() {
 fn lkj_is_the_determinant_in_three_dimensions() {
     // In two dimensions a partial correlation is a correlation. In three they differ, so the recursion matters.
     let x = data(9, 3, 2);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
+    let summary = summary(&x);
     let prior = |shape: f64| {
         let prior = Prior::default().correlations(CorrelationsPrior::Lkj { shape });
         PosteriorModel::new(1, CovarianceType::Full, &prior, None, &summary).unwrap()
@@ -178,17 +193,6 @@ fn lkj_is_the_determinant_in_three_dimensions() {
         };
         differences.push(density(&three) - density(&one) - 2.0 * det(r.clone()).ln());
         // With shape 1 the density is uniform over correlation matrices, so only the Jacobian of θ → (σ, R) remains.
-        let h = 1e-5;
-        let columns: Vec<Vec<f64>> = (0..one.dim())
-            .map(|i| {
-                let at = |step: f64| {
-                    let mut t = theta.clone();
-                    t[i] += step;
-                    coordinates(&one, &t)
-                };
-                at(h).iter().zip(at(-h)).map(|(a, b)| (a - b) / (2.0 * h)).collect()
-            })
-            .collect();
         let c = coordinates(&one, &theta);
         let flat: f64 = (0..3)
             .map(|j| {
@@ -198,8 +202,7 @@ fn lkj_is_the_determinant_in_three_dimensions() {
                     - 0.5 * (TAU * v).ln()
             })
             .sum();
-        let rest = density(&one) - flat - det(columns).abs().ln();
-        differences.push(rest);
+        differences.push(density(&one) - flat - log_jacobian(&one, &theta));
     }
     for pair in differences.chunks(2) {
         // Rounding in the first; central differences in the second.
@@ -228,7 +231,7 @@ fn the_gradient_under_missing_values_is_that_of_finite_differences() {
 fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<dyn Evaluator + 'a>) {
     let summary = DataSummary::new(samples);
     for (covariance_type, prior) in CASES {
-        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = of_three(covariance_type, prior, &summary);
         let mut evaluator = load(samples.clone());
         let mut posterior = Posterior::new(&model, evaluator.as_mut()).unwrap();
         for seed in 0..3 {
@@ -238,18 +241,14 @@ fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<d
             let alone = posterior.log_density(&theta).unwrap();
             // Both add the same numbers in a different order.
             assert!((value - alone).abs() < 1e-10, "{value} {alone}");
-            for i in 0..model.dim() {
-                let mut at = |step: f64| {
-                    let mut t = theta.clone();
-                    t[i] += step;
-                    posterior.log_density(&t).unwrap()
-                };
+            for (i, &got) in gradient.iter().enumerate() {
+                let mut at = |step| posterior.log_density(&moved(&theta, i, step)).unwrap();
                 let h = 1e-4;
                 // The slope is of fourth order. It errs by h⁴ times a fifth derivative and by ε·|value|/h, both about
                 // 10⁻¹⁰.
                 let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
-                let error = (gradient[i] - slope).abs() / slope.abs().max(1.0);
-                assert!(error < 1e-8, "{covariance_type} {prior} {i}: {} {slope}", gradient[i]);
+                let error = (got - slope).abs() / slope.abs().max(1.0);
+                assert!(error < 1e-8, "{covariance_type} {prior} {i}: {got} {slope}");
             }
         }
     }
@@ -258,8 +257,8 @@ fn check_gradient<'a>(samples: &Samples<'a>, load: impl Fn(Samples<'a>) -> Box<d
 #[test]
 fn a_point_becomes_a_mixture_and_the_same_point_again() {
     let x = data(9, 3, 4);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
+    let summary = summary(&x);
+    for covariance_type in TYPES {
         for k in [1, 2, 5] {
             let model = PosteriorModel::new(k, covariance_type, &Prior::default(), None, &summary).unwrap();
             let theta = point(model.dim(), 7);
@@ -276,9 +275,9 @@ fn a_point_becomes_a_mixture_and_the_same_point_again() {
 #[test]
 fn the_metropolis_target_has_the_same_density() {
     let x = data(9, 2, 4);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
+    let summary = summary(&x);
     for (covariance_type, prior) in CASES {
-        let model = PosteriorModel::new(3, covariance_type, &Prior::from_json(prior).unwrap(), None, &summary).unwrap();
+        let model = of_three(covariance_type, prior, &summary);
         let Some(target) = model.metropolis_target() else {
             assert_eq!(covariance_type, CovarianceType::Full);
             continue;
@@ -304,8 +303,8 @@ fn the_metropolis_target_has_the_same_density() {
 #[test]
 fn draws_are_recorded_in_order() {
     let x = data(9, 2, 4);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
+    let summary = summary(&x);
+    for covariance_type in TYPES {
         let model = |order| PosteriorModel::new(4, covariance_type, &Prior::default(), order, &summary).unwrap();
         let (free, ordered) = (model(None), model(Some(1)));
         let theta = point(free.dim(), 3);
@@ -326,7 +325,7 @@ fn draws_are_recorded_in_order() {
 fn extreme_points_have_no_density_and_do_no_harm() {
     let x = data(9, 2, 5);
     let samples = Samples::from_f64(x.view()).unwrap();
-    for covariance_type in [CovarianceType::Full, CovarianceType::Diag, CovarianceType::Spherical] {
+    for covariance_type in TYPES {
         let model =
             PosteriorModel::new(3, covariance_type, &Prior::default(), Some(0), &DataSummary::new(&samples)).unwrap();
         let mut evaluator = ReferenceEvaluator::new(samples.clone());

@@ -1,7 +1,7 @@
 //! All samplers draw from the same posterior: three components over the iris data.
-use crate::common::{run, scalar};
+use crate::common::{estimate, run, scalar};
 use gmm_host::{CovarianceType, Covariances, CpuEvaluator, Evaluator, Mixture, ReferenceEvaluator, Samples};
-use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start, diagnostics};
+use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings, Start};
 use ndarray::{Array1, Array2, Axis, s};
 
 /// Returns the measurements (150, 4). Each species has 50 consecutive rows.
@@ -23,15 +23,6 @@ fn species(x: &Array2<f64>) -> Mixture {
         variances.row_mut(c).assign(&rows.var_axis(Axis(0), 0.0));
     }
     Mixture::new(Array1::from_elem(3, 1.0 / 3.0), means, Covariances::Diag(variances)).unwrap()
-}
-
-fn estimate(chains: &[Vec<f64>]) -> (f64, f64) {
-    let chains: Vec<&[f64]> = chains.iter().map(Vec::as_slice).collect();
-    let all = chains.concat();
-    let n = all.len() as f64;
-    let mean = all.iter().sum::<f64>() / n;
-    let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    (mean, (variance / diagnostics::ess_mean(&chains)).sqrt())
 }
 
 #[test]

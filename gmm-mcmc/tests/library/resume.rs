@@ -1,12 +1,12 @@
 //! Interrupting, saving and resuming runs, and their files. Chains are independent of each other.
-use crate::common::{go_on, run};
+use crate::common::{go_on, run_from_prior};
 use gmm_host::{
     CovarianceType, CpuEvaluator, DataFacts, Description, Evaluator, Mixture, ReferenceEvaluator, Rows, Samples,
     Sampling, ShardedEvaluator, Statistics,
 };
 use gmm_mcmc::{
-    Chains, DataSummary, Error, Journal, Posterior, PosteriorModel, Prior, Sampler, Saved, Settings, Start, Target,
-    check_outputs,
+    Chains, DataSummary, Error, Journal, Posterior, PosteriorModel, Prior, Progress, Sampler, Saved, Settings, Start,
+    Target, check_outputs,
 };
 use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
@@ -26,6 +26,15 @@ fn model(x: &Array2<f64>) -> PosteriorModel {
     PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), Some(0), &summary).unwrap()
 }
 
+/// Returns the posterior of [`model`] by an evaluator of [`data`]. Both are leaked, so that the posterior borrows nothing.
+fn posterior_by(evaluator: impl Evaluator + 'static) -> Posterior<'static> {
+    Posterior::new(Box::leak(Box::new(model(&data()))), Box::leak(Box::new(evaluator))).unwrap()
+}
+
+fn posterior() -> Posterior<'static> {
+    posterior_by(ReferenceEvaluator::new(Samples::from_f64(data().view()).unwrap()))
+}
+
 fn settings(sampler: Sampler) -> Settings {
     let chains = if matches!(sampler, Sampler::Ensemble { .. }) { 20 } else { 3 };
     Settings::new(sampler).chains(chains).warmup(60).draws(40).thin(2).seed(11)
@@ -34,6 +43,17 @@ fn settings(sampler: Sampler) -> Settings {
 fn new(settings: Settings, posterior: &mut Posterior<'_>) -> Chains {
     let start = Start::from_prior(posterior.model(), &settings).unwrap();
     Chains::new(settings, start, posterior).unwrap()
+}
+
+fn resume(prefix: &Path, posterior: &mut Posterior<'_>) -> Chains {
+    Saved::load(prefix).unwrap().resume(posterior).unwrap()
+}
+
+/// Returns a callback that stops a run at a step of its warm-up or at a draw.
+fn stop_at(warming_up: bool, done: usize) -> impl Fn(&Progress<'_>) -> ControlFlow<()> {
+    move |p| {
+        if (p.warming_up, p.done) == (warming_up, done) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
 }
 
 fn bytes(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -46,84 +66,62 @@ fn bytes(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Compares all files of two runs, not only their draws.
+fn assert_same_files(whole: &Path, parts: &Path, sampler: Sampler) {
+    let (whole, parts) = (bytes(whole), bytes(parts));
+    assert_eq!(whole.len(), settings(sampler).chains + 1);
+    assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
+    for (a, b) in whole.iter().zip(&parts) {
+        assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
+    }
+}
+
 #[test]
 fn a_resumed_run_is_the_same_to_the_bit() {
-    let x = data();
-    let model = model(&x);
     for sampler in SAMPLERS {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let mut uninterrupted = new(settings(sampler), &mut posterior);
-        uninterrupted.advance(&mut posterior, go_on).unwrap();
-        uninterrupted.save(&whole.path().join("run")).unwrap();
+        run_from_prior(settings(sampler), &mut posterior()).save(&whole.path().join("run")).unwrap();
 
         // The run is stopped in its warm-up, then after 17 draws. Each time everything but the files is dropped.
         let prefix = parts.path().join("run");
-        let mut run = new(settings(sampler), &mut posterior);
-        let stop = |warming_up: bool, done: usize| {
-            move |p: &gmm_mcmc::Progress<'_>| {
-                if p.warming_up == warming_up && p.done == done {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            }
-        };
-        run.advance(&mut posterior, stop(true, 33)).unwrap();
+        let mut first = posterior();
+        let mut run = new(settings(sampler), &mut first);
+        run.advance(&mut first, stop_at(true, 33)).unwrap();
         run.save(&prefix).unwrap();
         assert_eq!(run.drawn(), 0);
         for draws in [17, 40] {
-            let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-            let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-            let mut run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
-            run.advance(&mut posterior, stop(false, draws)).unwrap();
+            let mut posterior = posterior();
+            let mut run = resume(&prefix, &mut posterior);
+            run.advance(&mut posterior, stop_at(false, draws)).unwrap();
             assert_eq!(run.drawn(), draws);
             run.save(&prefix).unwrap();
             assert_eq!(parts.path().join("run.partial.npz").exists(), draws < 40);
             assert_eq!(prefix.with_extension("npz").exists(), draws == 40);
         }
-        // All files must be equal, not only the draws.
-        let (whole, parts) = (bytes(whole.path()), bytes(parts.path()));
-        assert_eq!(whole.len(), settings(sampler).chains + 1);
-        assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
-        for (a, b) in whole.iter().zip(&parts) {
-            assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
-        }
+        assert_same_files(whole.path(), parts.path(), sampler);
     }
 }
 
 /// An evaluator whose batches depend on their reference still gives many chains one density.
 #[test]
 fn chains_that_are_compared_to_a_point_are_resumed_to_the_bit() {
-    let x = data();
-    let model = model(&x);
-    let comparing = || Odd { comparison: 1e-6, ..Odd::new(&x) };
+    let comparing = || posterior_by(Odd { comparison: 1e-6, ..Odd::new(&data()) });
     for sampler in [Sampler::METROPOLIS, Sampler::ENSEMBLE] {
         let settings = settings(sampler).chains(20);
-        let mut evaluator = comparing();
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let mut whole = new(settings.clone(), &mut posterior);
-        whole.advance(&mut posterior, go_on).unwrap();
+        let mut posterior = comparing();
+        let whole = run_from_prior(settings.clone(), &mut posterior);
 
         let folder = tempfile::tempdir().unwrap();
         let prefix = folder.path().join("run");
         new(settings, &mut posterior).save(&prefix).unwrap();
         // In the warm-up, after each renewal of the point and elsewhere, and among the draws.
         for (warming_up, at) in [(true, 1), (true, 2), (true, 33), (true, 60), (false, 1), (false, 17), (false, 40)] {
-            let mut evaluator = comparing();
-            let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-            let mut run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
-            let stop = |p: &gmm_mcmc::Progress<'_>| match (p.warming_up, p.done) == (warming_up, at) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            };
-            run.advance(&mut posterior, stop).unwrap();
+            let mut posterior = comparing();
+            let mut run = resume(&prefix, &mut posterior);
+            run.advance(&mut posterior, stop_at(warming_up, at)).unwrap();
             run.save(&prefix).unwrap();
         }
-        let mut evaluator = comparing();
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let resumed = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+        let resumed = resume(&prefix, &mut comparing());
         for name in ["lp__", "means"] {
             assert_eq!(whole.draws(name).unwrap(), resumed.draws(name).unwrap(), "{sampler:?} {name}");
         }
@@ -139,16 +137,11 @@ fn go_for(run: &mut Chains, posterior: &mut Posterior<'_>, evaluations: u64) {
 
 #[test]
 fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
-    let x = data();
-    let model = model(&x);
     for sampler in SAMPLERS {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let mut uninterrupted = new(settings(sampler), &mut posterior);
-        uninterrupted.advance(&mut posterior, go_on).unwrap();
+        let mut posterior = posterior();
+        run_from_prior(settings(sampler), &mut posterior).save(&whole.path().join("run")).unwrap();
         let all = posterior.evaluations();
-        uninterrupted.save(&whole.path().join("run")).unwrap();
 
         let prefix = parts.path().join("run");
         let mut run = new(settings(sampler), &mut posterior);
@@ -161,41 +154,32 @@ fn a_killed_run_goes_on_from_its_journal_to_the_same_bits() {
                 journal.save(&run).unwrap();
             }
             go_for(&mut run, &mut posterior, all / 50);
-            run = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+            run = resume(&prefix, &mut posterior);
             lives += 1;
         }
         // Each life but the last does three thirteenths of the work. More lives would mean that work was repeated.
         assert!((4..=6).contains(&lives), "{sampler:?}: {lives}");
         assert!(prefix.with_extension("partial.state").exists());
         run.save(&prefix).unwrap();
-        let (whole, parts) = (bytes(whole.path()), bytes(parts.path()));
-        assert_eq!(whole.iter().map(|f| &f.0).collect::<Vec<_>>(), parts.iter().map(|f| &f.0).collect::<Vec<_>>());
-        for (a, b) in whole.iter().zip(&parts) {
-            assert!(a.1 == b.1, "{sampler:?}: {} differs", a.0);
-        }
+        assert_same_files(whole.path(), parts.path(), sampler);
     }
 }
 
 #[test]
 fn a_journal_appends_and_survives_what_a_kill_leaves() {
-    let x = data();
-    let model = model(&x);
-    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut posterior = posterior();
     let folder = tempfile::tempdir().unwrap();
     let (prefix, log) = (folder.path().join("run"), folder.path().join("run.partial.log0"));
     let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
+    let state = folder.path().join("run.partial.state");
     let mut journal = Journal::new(&prefix);
     let mut sizes = Vec::new();
     let mut states = Vec::new();
     for draws in [10, 20, 30] {
-        run.advance(&mut posterior, |p| {
-            if !p.warming_up && p.done == draws { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .unwrap();
+        run.advance(&mut posterior, stop_at(false, draws)).unwrap();
         journal.save(&run).unwrap();
         sizes.push(std::fs::metadata(&log).unwrap().len());
-        states.push(std::fs::read(folder.path().join("run.partial.state")).unwrap());
+        states.push(std::fs::read(&state).unwrap());
     }
     // 3 chains of 2 statistics and 2 + 4 + 4 parameters.
     assert_eq!(sizes, [10, 20, 30].map(|draws| draws * 3 * 12 * 8));
@@ -208,7 +192,7 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
     };
     loaded(30);
     // The program was killed between appending to the log and replacing the state, or while appending.
-    std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
+    std::fs::write(&state, &states[1]).unwrap();
     loaded(20);
     let whole = std::fs::read(&log).unwrap();
     std::fs::write(&log, &whole[..whole.len() - 13]).unwrap();
@@ -224,11 +208,11 @@ fn a_journal_appends_and_survives_what_a_kill_leaves() {
     damaged(&changed, "SHA-256");
     std::fs::write(&log, &whole).unwrap();
     for length in [0, 5, 40, states[1].len() - 1] {
-        std::fs::write(folder.path().join("run.partial.state"), &states[1][..length]).unwrap();
+        std::fs::write(&state, &states[1][..length]).unwrap();
         assert!(matches!(Saved::load(&prefix), Err(Error::Resume { .. })), "{length}");
     }
     // A failed save leaves the former one, and the next succeeds.
-    std::fs::write(folder.path().join("run.partial.state"), &states[1]).unwrap();
+    std::fs::write(&state, &states[1]).unwrap();
     let mut journal = Journal::new(&folder.path().join("no/where"));
     assert!(matches!(journal.save(&run), Err(Error::Io { .. })));
     std::fs::create_dir(folder.path().join("no")).unwrap();
@@ -256,14 +240,10 @@ fn with_member(npz: &[u8], name: &str, change: impl Fn(&mut Vec<u8>)) -> Vec<u8>
 
 #[test]
 fn saved_draws_that_cannot_be_are_refused() {
-    let x = data();
-    let model = model(&x);
-    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut posterior = posterior();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
-    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
-    run.advance(&mut posterior, go_on).unwrap();
+    let run = run_from_prior(settings(Sampler::METROPOLIS), &mut posterior);
     run.save(&prefix).unwrap();
     let path = folder.path().join("run.npz");
     let sound = std::fs::read(&path).unwrap();
@@ -312,12 +292,9 @@ fn saved_draws_that_cannot_be_are_refused() {
 
 #[test]
 fn a_start_without_a_gradient_is_told() {
-    let x = data();
-    let model = model(&x);
     let settings = settings(Sampler::NUTS);
-    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-    let mut start = Start::from_prior(&model, &settings).unwrap();
+    let mut posterior = posterior();
+    let mut start = Start::from_prior(posterior.model(), &settings).unwrap();
     // θ is a weight, four means and four scales. First the mean of component 1 in column 0 is NaN, then a scale is
     // enormous.
     for (i, v, part) in
@@ -333,19 +310,12 @@ fn a_start_without_a_gradient_is_told() {
 
 #[test]
 fn a_finished_run_can_be_made_longer() {
-    let x = data();
-    let model = model(&x);
-    let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+    let mut posterior = posterior();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
-    let long = settings(Sampler::NUTS).draws(60);
-    let start = Start::from_prior(&model, &long).unwrap();
-    let at_once = run(long, start, &mut posterior);
-    let mut short = new(settings(Sampler::NUTS), &mut posterior);
-    short.advance(&mut posterior, go_on).unwrap();
-    short.save(&prefix).unwrap();
-    let mut longer = Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+    let at_once = run_from_prior(settings(Sampler::NUTS).draws(60), &mut posterior);
+    run_from_prior(settings(Sampler::NUTS), &mut posterior).save(&prefix).unwrap();
+    let mut longer = resume(&prefix, &mut posterior);
     assert!(longer.set_draws(39).is_err());
     longer.set_draws(60).unwrap();
     longer.advance(&mut posterior, go_on).unwrap();
@@ -355,16 +325,10 @@ fn a_finished_run_can_be_made_longer() {
 
 #[test]
 fn chains_do_not_depend_on_how_many_run() {
-    let x = data();
-    let model = model(&x);
     for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::NUTS] {
-        let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view()).unwrap());
-        let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-        let mut draws = |chains| {
-            let mut run = new(settings(sampler).chains(chains), &mut posterior);
-            run.advance(&mut posterior, go_on).unwrap();
-            run.draws("means").unwrap()
-        };
+        let mut posterior = posterior();
+        let mut draws =
+            |chains| run_from_prior(settings(sampler).chains(chains), &mut posterior).draws("means").unwrap();
         let (one, five) = (draws(1), draws(5));
         let axis = ndarray::Axis(0);
         assert_eq!(one.index_axis(axis, 0), five.index_axis(axis, 0), "{sampler:?}");
@@ -382,9 +346,7 @@ fn chains_over_shards_are_those_over_one_device() {
     for sampler in SAMPLERS {
         let draws = |evaluator: &mut dyn Evaluator| {
             let mut posterior = Posterior::new(&model, evaluator).unwrap();
-            let mut run = new(settings(sampler), &mut posterior);
-            run.advance(&mut posterior, go_on).unwrap();
-            run.draws("means").unwrap()
+            run_from_prior(settings(sampler), &mut posterior).draws("means").unwrap()
         };
         let shards = || {
             let cpu = CpuEvaluator::with_threads(all.rows(0..7), 1).unwrap();
@@ -479,11 +441,7 @@ fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
     let x = data();
     let model = model(&x);
     for sampler in SAMPLERS {
-        let mut sound = Odd::new(&x);
-        let mut posterior = Posterior::new(&model, &mut sound).unwrap();
-        let mut expected = new(settings(sampler), &mut posterior);
-        expected.advance(&mut posterior, go_on).unwrap();
-
+        let expected = run_from_prior(settings(sampler), &mut posterior_by(Odd::new(&x)));
         let mut evaluator = Odd::new(&x);
         let mut run = new(settings(sampler), &mut Posterior::new(&model, &mut evaluator).unwrap());
         let mut failures = 0;
@@ -505,19 +463,16 @@ fn after_a_failure_the_run_goes_on_as_if_there_had_been_none() {
 
 #[test]
 fn several_threads_draw_what_one_draws_also_after_failures() {
-    let x = data();
-    let model = model(&x);
+    let comparing = |shares| Odd { comparison: 1e-6, shares, ..Odd::new(&data()) };
     for sampler in [Sampler::METROPOLIS, Sampler::METROPOLIS_BY_COMPONENT, Sampler::ENSEMBLE] {
         let settings = settings(sampler).chains(50).warmup(30).draws(20);
-        let mut one = Odd { comparison: 1e-6, ..Odd::new(&x) };
-        let mut posterior = Posterior::new(&model, &mut one).unwrap();
-        let mut expected = new(settings.clone(), &mut posterior);
-        expected.advance(&mut posterior, go_on).unwrap();
+        let mut posterior = posterior_by(comparing(1));
+        let expected = run_from_prior(settings.clone(), &mut posterior);
         let evaluations = posterior.evaluations();
 
-        let mut shared = Odd { comparison: 1e-6, shares: 3, ..Odd::new(&x) };
+        let shared = comparing(3);
         let calls_left = shared.calls_left.clone();
-        let mut posterior = Posterior::new(&model, &mut shared).unwrap();
+        let mut posterior = posterior_by(shared);
         let mut run = new(settings.clone(), &mut posterior);
         let mut without_failure = run.clone();
         without_failure.advance(&mut posterior, go_on).unwrap();
@@ -536,13 +491,10 @@ fn several_threads_draw_what_one_draws_also_after_failures() {
     }
 }
 
-fn saved(prefix: &Path, x: &Array2<f64>) {
-    let model = model(x);
-    let mut evaluator = Odd::new(x);
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
+fn save_unfinished(prefix: &Path) {
+    let mut posterior = posterior();
     let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
-    run.advance(&mut posterior, |p| if p.warming_up { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        .unwrap();
+    run.advance(&mut posterior, stop_at(false, 1)).unwrap();
     run.save(prefix).unwrap();
 }
 
@@ -560,7 +512,7 @@ fn only_the_same_thing_is_resumed() {
     let x = data();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
-    saved(&prefix, &x);
+    save_unfinished(&prefix);
 
     let mut other = x.clone();
     other[[7, 1]] += 1e-9;
@@ -581,20 +533,16 @@ fn only_the_same_thing_is_resumed() {
     let message = refusal(&prefix, &model(&x), &mut Odd { factor: 1.0 + 1e-15, ..Odd::new(&x) });
     assert!(message.contains("was at log density"), "{message}");
     // The same model, data and kernel are accepted.
-    let model = model(&x);
-    let mut evaluator = Odd::new(&x);
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-    Saved::load(&prefix).unwrap().resume(&mut posterior).unwrap();
+    resume(&prefix, &mut posterior());
 }
 
 #[test]
 fn damaged_files_are_refused() {
-    let x = data();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
     let error = Saved::load(&prefix).unwrap_err().to_string();
     assert!(error.contains("run: no run is saved there"), "{error}");
-    saved(&prefix, &x);
+    save_unfinished(&prefix);
     let path = folder.path().join("run.partial.npz");
     let whole = std::fs::read(&path).unwrap();
     for length in [0, 10, whole.len() / 2, whole.len() - 30] {
@@ -605,11 +553,10 @@ fn damaged_files_are_refused() {
 
 #[test]
 fn nothing_is_overwritten_unasked() {
-    let x = data();
     let folder = tempfile::tempdir().unwrap();
     let prefix = folder.path().join("run");
     check_outputs(&prefix, 3, false).unwrap();
-    saved(&prefix, &x);
+    save_unfinished(&prefix);
     assert!(matches!(check_outputs(&prefix, 3, false), Err(Error::Unfinished { .. })));
     assert!(matches!(check_outputs(&folder.path().join("no/where"), 3, false), Err(Error::Io { .. })));
     std::fs::write(folder.path().join("other-4.csv"), "mine").unwrap();
@@ -620,23 +567,15 @@ fn nothing_is_overwritten_unasked() {
     check_outputs(&prefix, 3, true).unwrap();
 
     // A save that cannot put its last file in place leaves no partial file under a result's name.
-    let model = model(&x);
-    let mut evaluator = Odd::new(&x);
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
-    let mut run = new(settings(Sampler::METROPOLIS), &mut posterior);
-    run.advance(&mut posterior, go_on).unwrap();
+    let run = run_from_prior(settings(Sampler::METROPOLIS), &mut posterior());
     assert!(matches!(run.save(&folder.path().join("no/where")), Err(Error::Io { .. })));
 }
 
 #[test]
 fn the_csv_is_cmdstans() {
-    let x = data();
-    let model = model(&x);
-    let mut evaluator = Odd::new(&x);
-    let mut posterior = Posterior::new(&model, &mut evaluator).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut run = new(settings(Sampler::NUTS), &mut posterior);
-    run.advance(&mut posterior, go_on).unwrap();
+    let mut posterior = posterior();
+    let mut run = run_from_prior(settings(Sampler::NUTS), &mut posterior);
     let files = run.save(&folder.path().join("run")).unwrap();
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["run-1.csv", "run-2.csv", "run-3.csv", "run.npz"]);
@@ -664,7 +603,7 @@ fn the_csv_is_cmdstans() {
     let step: f64 = lines[header + 2].strip_prefix("# Step size = ").unwrap().parse().unwrap();
     assert!(step > 0.0);
     assert_eq!(lines[header + 3], "# Diagonal elements of inverse mass matrix:");
-    assert_eq!(lines[header + 4].split(", ").count(), model.dim());
+    assert_eq!(lines[header + 4].split(", ").count(), posterior.dim());
     assert_eq!(lines[lines.len() - 2..], ["#", "#"]);
     let rows: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
     assert_eq!(

@@ -60,6 +60,14 @@ impl Data {
         }
     }
 
+    /// Returns the data as float64.
+    pub fn into_f64(self) -> Array2<f64> {
+        match self {
+            Self::F32(x) => x.mapv(f64::from),
+            Self::F64(x) => x,
+        }
+    }
+
     pub(super) fn rows(&self, rows: std::ops::Range<usize>) -> Self {
         match self {
             Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),

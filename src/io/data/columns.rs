@@ -286,6 +286,12 @@ mod tests {
             .collect()
     }
 
+    fn with(set: impl FnOnce(&mut ColumnSelection)) -> ColumnSelection {
+        let mut selection = ColumnSelection::default();
+        set(&mut selection);
+        selection
+    }
+
     fn texts(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.into()).collect()
     }
@@ -339,21 +345,12 @@ mod tests {
         };
         let left_out = Some("index".to_string());
         assert_eq!(resolve(ColumnSelection::default()), (vec![1, 2], left_out.clone()));
-        assert_eq!(
-            resolve(ColumnSelection { model: Some(texts(&["b", "a"])), ..ColumnSelection::default() }),
-            (vec![2, 1], left_out)
-        );
-        let named = ColumnSelection { columns: texts(&["a", "index"]), ..ColumnSelection::default() };
+        assert_eq!(resolve(with(|s| s.model = Some(texts(&["b", "a"])))), (vec![2, 1], left_out));
+        let named = with(|s| s.columns = texts(&["a", "index"]));
         assert_eq!(resolve(named), (vec![1, 0], None));
-        assert_eq!(
-            resolve(ColumnSelection { drop: texts(&["index"]), ..ColumnSelection::default() }),
-            (vec![1, 2], None)
-        );
-        assert_eq!(
-            resolve(ColumnSelection { id: Some("index".into()), ..ColumnSelection::default() }),
-            (vec![1, 2], None)
-        );
-        let model = ColumnSelection { model: Some(texts(&["index", "a"])), ..ColumnSelection::default() };
+        assert_eq!(resolve(with(|s| s.drop = texts(&["index"]))), (vec![1, 2], None));
+        assert_eq!(resolve(with(|s| s.id = Some("index".into()))), (vec![1, 2], None));
+        let model = with(|s| s.model = Some(texts(&["index", "a"])));
         assert_eq!(resolve(model), (vec![0, 1], None));
     }
 
@@ -373,10 +370,7 @@ mod tests {
         let long = "x".repeat(5000);
         let table = fields(&[&long, "a", &long]);
         for names in [texts(&[&long]), texts(&[&long[1..]])] {
-            let error = ColumnSelection { columns: names, ..ColumnSelection::default() }
-                .resolve(&table)
-                .unwrap_err()
-                .to_string();
+            let error = with(|s| s.columns = names).resolve(&table).unwrap_err().to_string();
             assert!(error.len() < 300 && error.contains("xxx…`"), "{error}");
         }
     }
@@ -384,22 +378,21 @@ mod tests {
     #[test]
     fn names_that_repeat_or_are_missing() {
         let twice = fields(&["a", "b", "a"]);
-        let asked = ColumnSelection { drop: texts(&["a"]), ..ColumnSelection::default() };
+        let asked = with(|s| s.drop = texts(&["a"]));
         for selection in [ColumnSelection::default(), asked] {
             let error = selection.resolve(&twice).unwrap_err().to_string();
             assert!(error.contains("columns 0 and 2 (counted from 0) are both called `a`"), "{error}");
         }
-        let one = ColumnSelection { columns: texts(&["b"]), ..ColumnSelection::default() }.resolve(&twice).unwrap();
+        let one = with(|s| s.columns = texts(&["b"])).resolve(&twice).unwrap();
         assert_eq!((one.columns, one.names), (vec![1], Some(texts(&["b"]))));
-        let by_number =
-            ColumnSelection { columns: texts(&["2", "1"]), ..ColumnSelection::default() }.resolve(&twice).unwrap();
+        let by_number = with(|s| s.columns = texts(&["2", "1"])).resolve(&twice).unwrap();
         assert_eq!((by_number.columns, by_number.names), (vec![2, 1], Some(texts(&["a", "b"]))));
         let unnamed =
             vec![Field { name: None, kind: Kind::Number(Dtype::F64), is_index: false, has_missing: false }; 3];
-        let found = ColumnSelection { drop: texts(&["1"]), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
+        let found = with(|s| s.drop = texts(&["1"])).resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 2], None));
         let model = Some(texts(&["x", "y", "z"]));
-        let found = ColumnSelection { model: model.clone(), ..ColumnSelection::default() }.resolve(&unnamed).unwrap();
+        let found = with(|s| s.model = model.clone()).resolve(&unnamed).unwrap();
         assert_eq!((found.columns, found.names), (vec![0, 1, 2], model));
     }
 }

@@ -75,16 +75,10 @@ pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
 /// with one column. The values are not checked. Errors: as [`read_data`].
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     let path = path.as_ref();
-    let array = || {
-        let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
-            Some(array) => array,
-            None => match Table::open(&[path], &ColumnSelection::default())?.read()?.data {
-                Data::F32(x) => x.mapv(f64::from).into_dyn(),
-                Data::F64(x) => x.into_dyn(),
-            },
-        };
-        check_vector_shape(array.shape()).map_err(|problem| problem.at(path))?;
-        Ok(array.flatten().into_owned())
+    let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
+        Some(array) => array,
+        None => read_data(path)?.into_f64().into_dyn(),
     };
-    array()
+    check_vector_shape(array.shape()).map_err(|problem| problem.at(path))?;
+    Ok(array.flatten().into_owned())
 }

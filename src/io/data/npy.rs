@@ -232,6 +232,12 @@ mod tests {
         file
     }
 
+    /// Returns the bytes of a file in version 1 of the format.
+    fn npy(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}\n");
+        [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), body].concat()
+    }
+
     fn read<T: Element + Into<f64>>(bytes: &[u8]) -> Vec<f64> {
         Npy::open(file(bytes).path()).unwrap().read::<T>().unwrap().iter().map(|&v| v.into()).collect()
     }
@@ -280,30 +286,17 @@ mod tests {
     fn integers_truth_values_and_half_precision_are_read() {
         fn big_and_little(descr: &str, values: &[(f64, &[u8])]) {
             for (order, reversed) in [('<', true), ('>', false)] {
-                let body: Vec<u8> = values
-                    .iter()
-                    .flat_map(|(_, big)| {
-                        let mut bytes = big.to_vec();
-                        if reversed {
-                            bytes.reverse();
-                        }
-                        bytes
-                    })
-                    .collect();
-                let header =
-                    format!("{{'descr': '{order}{descr}', 'fortran_order': False, 'shape': (1, {})}}", values.len());
-                let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-                bytes.extend((header.len() as u16).to_le_bytes());
-                bytes.extend(header.as_bytes());
-                bytes.extend(&body);
+                let ordered = |big: &[u8]| if reversed { big.iter().rev().copied().collect() } else { big.to_vec() };
+                let body: Vec<u8> = values.iter().flat_map(|(_, big)| ordered(big)).collect();
+                let bytes = npy(&format!("{order}{descr}"), &format!("(1, {})", values.len()), &body);
                 let wanted: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
                 assert_eq!(read::<f64>(&bytes), wanted, "{order}{descr}");
                 assert_eq!(parse(&bytes).unwrap().iter().copied().collect::<Vec<_>>(), wanted, "{order}{descr}");
                 let data = read_stream(&mut &bytes[..]).unwrap();
                 assert_eq!(data.dtype(), if descr == "f2" { "float32" } else { "float64" });
                 assert_eq!(data.dim(), (1, values.len()));
-                let npy = Npy::open(file(&bytes).path()).unwrap();
-                assert_eq!(format!("{data:?}"), format!("{:?}", npy.data(0..1).unwrap()));
+                let opened = Npy::open(file(&bytes).path()).unwrap();
+                assert_eq!(format!("{data:?}"), format!("{:?}", opened.data(0..1).unwrap()));
             }
         }
         big_and_little("b1", &[(0.0, &[0]), (1.0, &[1])]);
@@ -330,11 +323,8 @@ mod tests {
         let error = read_stream(&mut &bytes[..]).unwrap_err().to_string();
         assert!(error.contains("something was appended"), "{error}");
         // A claim is refused before its data comes.
-        let claim = "{'descr': '|u1', 'fortran_order': False, 'shape': (1125899906842624, 2)}";
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((claim.len() as u16).to_le_bytes());
-        bytes.extend(claim.as_bytes());
-        let mut endless = io::Read::chain(&bytes[..], io::repeat(0));
+        let claim = npy("|u1", "(1125899906842624, 2)", &[]);
+        let mut endless = io::Read::chain(&claim[..], io::repeat(0));
         let error = read_stream(&mut endless).unwrap_err().to_string();
         assert!(error.contains("16 PiB of memory"), "{error}");
     }
@@ -372,14 +362,7 @@ mod tests {
 
     #[test]
     fn scalars() {
-        let number = |descr: &str, body: &[u8]| {
-            let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ()}}\n");
-            bytes.extend((header.len() as u16).to_le_bytes());
-            bytes.extend(header.as_bytes());
-            bytes.extend(body);
-            parse_scalar(&bytes).map_err(|e| e.to_string())
-        };
+        let number = |descr: &str, body: &[u8]| parse_scalar(&npy(descr, "()", body)).map_err(|e| e.to_string());
         assert_eq!(number("|b1", &[1]), Ok(1.0));
         assert_eq!(number("<i4", &(-7i32).to_le_bytes()), Ok(-7.0));
         assert_eq!(number(">i8", &300i64.to_be_bytes()), Ok(300.0));

@@ -119,24 +119,25 @@ impl CheckpointOutput {
 /// If the file cannot be read or is not a checkpoint (perhaps a model), or was written by an older version, which did
 /// not record its data.
 pub fn read_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint> {
-    read_with(path.as_ref(), |json| parse(json, parse_model, Mixture::n_components))
+    read_with(path.as_ref(), parse_model, Mixture::n_components)
 }
 
 /// Reads a checkpoint of a fit by variational inference. [`read_checkpoint`] reads the checkpoint of any fit, with the
 /// mixtures of the means. Errors: as [`read_checkpoint`]; also if the fit was by EM.
 pub fn read_variational_checkpoint(path: impl AsRef<Path>) -> Result<Checkpoint<VariationalMixture>> {
     let model = |json: &str| variational::parse_json(json)?.posterior.ok_or_else(variational::no_posterior);
-    read_with(path.as_ref(), |json| parse(json, model, VariationalMixture::n_components))
+    read_with(path.as_ref(), model, VariationalMixture::n_components)
 }
 
 fn read_with<M>(
     path: &Path,
-    parse: impl Fn(&str) -> std::result::Result<(Fit<M>, ReadMembers<'_>), Problem>,
+    model: impl Fn(&str) -> std::result::Result<M, Problem>,
+    n_components: impl Fn(&M) -> usize,
 ) -> Result<Checkpoint<M>> {
     let json = read_text(path)?;
     let read = || {
-        let (present, ReadMembers { made_with, best, feature_names, .. }) = parse(&json)?;
-        let best = best.map(|best| parse(best.get())).transpose()?.map(|(fit, _)| fit);
+        let (present, ReadMembers { made_with, best, feature_names, .. }) = parse(&json, &model, &n_components)?;
+        let best = best.map(|best| parse(best.get(), &model, &n_components)).transpose()?.map(|(fit, _)| fit);
         let made_with = made_with.ok_or_else(|| {
             Problem::Format(
                 "a checkpoint of an older version, which does not record its data and options; name another file, and start \

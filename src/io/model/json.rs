@@ -73,18 +73,6 @@ pub fn model_to_json(mixture: &Mixture) -> String {
     to_json(&ModelMembers::from(mixture)).expect("members with fixed names and finite numbers have a form in JSON")
 }
 
-pub(super) fn model_with_summary_to_json(mixture: &Mixture, summary: &FitSummary) -> serde_json::Result<String> {
-    #[derive(Serialize)]
-    struct Members<'a> {
-        #[serde(flatten)]
-        model: ModelMembers,
-        #[serde(flatten)]
-        summary: &'a FitSummary,
-    }
-
-    to_json(&Members { model: mixture.into(), summary })
-}
-
 /// Reads a whole file of text: a model or options.
 ///
 /// # Errors
@@ -204,6 +192,7 @@ impl Formatter for LineFormatter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::variational::to_json_text;
     use super::*;
     use gmm_host::Covariances;
     use ndarray::{arr1, arr3};
@@ -228,12 +217,12 @@ mod tests {
                     [0.1, 2.0]],\n\"covariances\": [\n[\n[1.0, 0.5],\n[0.5, 2.0]],\n[\n[1e+300, 0.0],\n[0.0, 1e-300]]]}\n";
         assert_eq!(model_to_json(&mixture), text);
         let summary = FitSummary { n_iter: Some(3), lower_bounds: Some(vec![-1.5, -1.0]), ..Default::default() };
-        let with_summary = model_with_summary_to_json(&mixture, &summary).unwrap();
+        let with_summary = to_json_text(&mixture, &summary, None).unwrap();
         assert_eq!(with_summary, text.replace("]]]}\n", "]]],\n\"n_iter\": 3,\n\"lower_bounds\": [-1.5, -1.0]}\n"));
         assert_eq!(parse_model_with_summary(&with_summary).unwrap(), (mixture.clone(), summary.clone()));
         let names = ["a \"b\"".to_string(), "NaN".to_string()];
         let named = summary.with_feature_names(Some(&names));
-        let with_names = model_with_summary_to_json(&mixture, &named).unwrap();
+        let with_names = to_json_text(&mixture, &named, None).unwrap();
         assert_eq!(
             with_names,
             with_summary.replace("\"n_iter\"", "\"feature_names\": [\"a \\\"b\\\"\", \"NaN\"],\n\"n_iter\"")

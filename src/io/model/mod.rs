@@ -22,6 +22,7 @@ use super::{Output, Problem, Result};
 use gmm_host::{Fit, Mixture, VariationalMixture};
 use std::fmt;
 use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 
 /// Reads a mixture from a file: a `.npz` holds arrays under scikit-learn's attribute names; any other file is read as
@@ -31,23 +32,13 @@ use std::path::Path;
 /// If the file cannot be read, has neither format, has an unknown version or covariance type, rows of unequal length or
 /// parameters that [`Mixture::new`] refuses. The error names the file, and the component.
 pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
-    let path = path.as_ref();
-    let read = match Format::of(path) {
-        Ok(Format::Npz) => read_npz(path).map(|model| model.mixture),
-        _ => parse_model(&read_text(path)?),
-    };
-    read.map_err(|problem| problem.at(path))
+    read(path.as_ref(), |model| model.mixture, parse_model)
 }
 
 /// Reads a mixture and the record of its fit. Errors: as [`read_model`]; also if `converged`, `n_iter`, `lower_bound`
 /// or `lower_bounds` has the wrong type.
 pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
-    let path = path.as_ref();
-    let read = match Format::of(path) {
-        Ok(Format::Npz) => read_npz(path).map(|model| (model.mixture, model.summary)),
-        _ => json::parse_model_with_summary(&read_text(path)?),
-    };
-    read.map_err(|problem| problem.at(path))
+    read(path.as_ref(), |model| (model.mixture, model.summary), json::parse_model_with_summary)
 }
 
 /// Reads a posterior of variational inference and the record of its fit. [`read_model`] reads the mixture of its means
@@ -62,17 +53,24 @@ impl Model {
     /// Reads everything in a model file. Errors: as [`read_model_with_summary`]; also if the file has an unusable
     /// posterior.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let read = match Format::of(path) {
-            Ok(Format::Npz) => read_npz(path),
-            _ => variational::parse_json(&read_text(path)?),
-        };
-        read.map_err(|problem| problem.at(path))
+        read(path.as_ref(), |model| model, variational::parse_json)
     }
 }
 
-fn read_npz(path: &Path) -> std::result::Result<Model, Problem> {
-    npz::read(std::io::BufReader::new(File::open(path).map_err(Problem::io("read it"))?))
+/// Reads a model: `of` takes what is wanted from a `.npz`, `parse` reads it from JSON.
+fn read<T>(
+    path: &Path,
+    of: impl FnOnce(Model) -> T,
+    parse: impl FnOnce(&str) -> std::result::Result<T, Problem>,
+) -> Result<T> {
+    let read = match Format::of(path) {
+        Ok(Format::Npz) => {
+            let file = File::open(path).map_err(Problem::io("read it"));
+            file.and_then(|file| npz::read(BufReader::new(file))).map(of)
+        }
+        _ => parse(&read_text(path)?),
+    };
+    read.map_err(|problem| problem.at(path))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,27 +123,28 @@ impl ModelOutput {
 
     /// Writes the mixture and the record of a fit. Errors: as [`Output::write`].
     pub fn write_with_summary(&self, mixture: &Mixture, summary: &FitSummary) -> Result<()> {
-        self.write_bytes(match self.format {
-            Format::Json => json::model_with_summary_to_json(mixture, summary)
-                .map(String::into_bytes)
-                .map_err(|e| Problem::format(e.to_string())),
-            Format::Npz => npz::to_bytes(mixture, summary, None),
-        })
+        self.write_parts(mixture, summary, None)
     }
 
     /// Writes a posterior of variational inference, the mixture of its means (for programs without posteriors), and the
     /// record of a fit. Errors: as [`Output::write`].
     pub fn write_variational(&self, posterior: &VariationalMixture, summary: &FitSummary) -> Result<()> {
         let mixture = posterior.to_mixture().map_err(|e| Problem::from(e).at(self.path()))?;
-        self.write_bytes(match self.format {
-            Format::Json => variational::to_json_text(posterior, &mixture, summary)
-                .map(String::into_bytes)
-                .map_err(|e| Problem::format(e.to_string())),
-            Format::Npz => npz::to_bytes(&mixture, summary, Some(posterior)),
-        })
+        self.write_parts(&mixture, summary, Some(posterior))
     }
 
-    fn write_bytes(&self, bytes: std::result::Result<Vec<u8>, Problem>) -> Result<()> {
+    fn write_parts(
+        &self,
+        mixture: &Mixture,
+        summary: &FitSummary,
+        posterior: Option<&VariationalMixture>,
+    ) -> Result<()> {
+        let bytes = match self.format {
+            Format::Json => variational::to_json_text(mixture, summary, posterior)
+                .map(String::into_bytes)
+                .map_err(|e| Problem::format(e.to_string())),
+            Format::Npz => npz::to_bytes(mixture, summary, posterior),
+        };
         let bytes = bytes.map_err(|problem| problem.at(self.path()))?;
         self.output.write(|file| file.write_all(&bytes))
     }

@@ -93,11 +93,11 @@ impl<'a> From<&'a VariationalMixture> for Member<'a> {
     }
 }
 
-/// Writes a posterior as JSON: the members of the mixture of its means, and `variational`.
+/// Writes a model as JSON; a posterior as the member `variational` beside the mixture of its means.
 pub(super) fn to_json_text(
-    posterior: &VariationalMixture,
     mixture: &Mixture,
     summary: &FitSummary,
+    posterior: Option<&VariationalMixture>,
 ) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Members<'a> {
@@ -105,10 +105,11 @@ pub(super) fn to_json_text(
         model: ModelMembers,
         #[serde(flatten)]
         summary: &'a FitSummary,
-        variational: Member<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        variational: Option<Member<'a>>,
     }
 
-    to_json(&Members { model: mixture.into(), summary, variational: posterior.into() })
+    to_json(&Members { model: mixture.into(), summary, variational: posterior.map(Member::from) })
 }
 
 /// Reads a model, with the posterior of [`to_json_text`], if any.

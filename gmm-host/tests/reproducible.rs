@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
 /// What the fits below give on every CPU.
-const DIGEST: u64 = 0xcd09_ec1b_c940_62b4;
+const DIGEST: u64 = 0x95f7_be46_2a9a_0c48;
 
 /// A hash of the bits of numbers (FNV-1a, of words).
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,9 @@ use crate::data::frame::Frame;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{LogProduct, at_once, for_a_row, map_rows, matrices_at_once, row_major, vectorised};
+use crate::model::linalg::{
+    LogProduct, at_once, for_a_row, map_rows, matrices_at_once, row_major, triangle, vectorised,
+};
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use ndarray::Axis;
@@ -95,11 +97,6 @@ pub enum Matrices<T> {
     Each(Vec<T>),
     /// One for all components (D(D+1)/2,); `scale` is one, so that `scale` and `shift` apply to A·x′.
     Shared(Vec<T>),
-}
-
-/// Returns the position of row `i` in a lower triangle stored by rows: the length of a triangle of `i` rows.
-pub const fn triangle(i: usize) -> usize {
-    i * (i + 1) / 2
 }
 
 /// The smallest exponent of a factor wₖ; the rest of a smaller constant goes into the seed.

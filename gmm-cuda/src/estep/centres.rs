@@ -1,6 +1,7 @@
 //! The centres of a mixture's components in the data's frame, and their distances from the data's centre.
-use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
 use gmm_core::data::frame::Frame;
+use gmm_core::model::linalg::triangle;
 use gmm_core::model::mixture::Mixture;
 use ndarray::Axis;
 

@@ -1,7 +1,8 @@
 //! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA.
 use super::centres::NEAR;
 use super::sums::Sums;
-use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
+use gmm_core::model::linalg::triangle;
 
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::model::covariances::{CovarianceType, Covariances};

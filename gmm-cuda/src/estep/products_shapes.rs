@@ -1,7 +1,7 @@
 //! The division of work by the kernels of `products_mma` and `products_wgmma`, and the sections of their parameters.
 use crate::device::memory::sections;
 use crate::plan::task::{Digits, Multiplies, Shape as LaunchShape, Task};
-use gmm_core::backends::device_parameters::triangle;
+use gmm_core::model::linalg::triangle;
 use gmm_kernels::estep::fused_mma::FusedShape;
 use gmm_kernels::estep::products_mma::{COLUMNS, ExponentsShape, RAW_PITCH, STEP, TILE, WeighShape};
 use gmm_kernels::estep::products_wgmma;

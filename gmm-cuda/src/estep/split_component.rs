@@ -3,10 +3,10 @@ use super::centres::{NEAR, larger};
 use super::products_shapes::products;
 use crate::likelihood::layout::DEAD_SEED;
 use gmm_core::backends::device_parameters::{
-    ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded, triangle,
+    ColumnConstants, DeviceParameters, first_row, for_each_column, log2_near_one, padded,
 };
 use gmm_core::data::frame::Frame;
-use gmm_core::model::linalg::{LANES, map_rows, row_major, sum_of, vectorised};
+use gmm_core::model::linalg::{LANES, map_rows, row_major, sum_of, triangle, vectorised};
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
 use rayon::prelude::*;

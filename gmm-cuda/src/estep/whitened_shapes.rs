@@ -2,7 +2,7 @@
 use super::products_shapes::{MOST_SHARED, MOST_WARPS};
 use crate::device::memory::sections;
 use crate::plan::task::{Shape as LaunchShape, Task};
-use gmm_core::backends::device_parameters::triangle;
+use gmm_core::model::linalg::triangle;
 use gmm_kernels::estep::whitened_mma::{OuterShape, WhitenShape};
 use gmm_kernels::estep::whitened_wgmma;
 use gmm_kernels::simt::WARP;

@@ -1,8 +1,9 @@
 //! Parameters and results of the kernels `density`, `posterior` and `accumulate`. Nothing here calls CUDA.
 use crate::device::memory::sections;
-use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
+use gmm_core::model::linalg::triangle;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::CentredSums;
 use gmm_kernels::general::accumulate::{self, COMPONENT, COUNT, FEATURES, NUMBERS, OBSERVED, SIDE};

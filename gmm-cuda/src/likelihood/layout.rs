@@ -1,6 +1,7 @@
 //! Parameters as the kernels for likelihoods read them. Nothing here calls CUDA.
 use crate::plan::task::{Covariance, Operation, Task};
-use gmm_core::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
+use gmm_core::model::linalg::triangle;
 use gmm_kernels::likelihood::small_k;
 use gmm_kernels::likelihood::tiled::{Form, MAX_EXPANDED};
 

@@ -144,7 +144,7 @@ fn e_steps_on_tensor_cores() {
     check("fused_mma:64x1:0", "600x5x3 515x20x40 300x13x8 20001x13x8 700x32x16", &diag);
     check("fused_mma:64x1:0", "600x5x3 20001x13x8", &full);
     // Several warps share samples.
-    check("fused_mma:256x1:0", "515x40x8 700x100x12 300x33x40 600x20x128 3000x5x250", &diag);
+    check("fused_mma:256x1:0", "515x40x8 700x100x12 300x33x40 600x16x128 3000x5x250", &diag);
     check("fused_mma:256x1:0", "600x13x16", &full);
     check("expanded_mma:256x1:0", "600x3x5 20001x4x40 700x8x16 515x8x60 600x13x16 600x13x40", &full);
     // Warps with different products, and with different components.

@@ -1,10 +1,10 @@
 //! Conversion of the E-step kernel's sums to sufficient statistics.
 use super::moments::{Layout, Totals};
 use super::real::Real;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
 use crate::data::frame::Frame;
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{for_each_matrix, product};
+use crate::model::linalg::{for_each_matrix, product, triangle};
 use crate::model::mixture::Mixture;
 use crate::statistics::CentredSums;
 use ndarray::{Array1, Array2, Array3, ArrayView1, ArrayView2, s};

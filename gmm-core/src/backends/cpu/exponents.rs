@@ -3,7 +3,8 @@
 //! Throughout, `T` is the element type, `S` the instruction set, and `REGISTERS` the number of registers of samples in
 //! a group. Functions that are not inlined here are compiled for `S` separately.
 use super::real::Real;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::model::linalg::triangle;
 use crate::simd::isa::vectorize;
 use crate::simd::lane::{elements, elements_mut};
 use pulp::{Simd, WithSimd};

@@ -8,7 +8,8 @@
 use super::buffer::{Buffer, buffer};
 use super::exponents::{GROUP, subtract_rows};
 use super::real::Real;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::model::linalg::triangle;
 use crate::reproducible::Functions;
 use crate::simd::isa::vectorize;
 use crate::simd::lane::{elements, elements_mut, lanes};

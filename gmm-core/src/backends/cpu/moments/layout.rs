@@ -1,6 +1,7 @@
 //! The memory layout of an E-step's sums.
 use crate::backends::cpu::exponents::GROUP;
-use crate::backends::device_parameters::{DeviceParameters, Matrices, triangle};
+use crate::backends::device_parameters::{DeviceParameters, Matrices};
+use crate::model::linalg::triangle;
 use std::ops::Range;
 
 /// The most samples of a group: `GROUP` of the widest registers.

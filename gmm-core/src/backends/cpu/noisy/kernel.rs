@@ -9,8 +9,8 @@
 use super::rows::Row;
 use crate::backends::cpu::buffer::{Buffer, buffer};
 use crate::backends::cpu::real::Real;
-use crate::backends::device_parameters::triangle;
 use crate::model::gaussian::Covariance;
+use crate::model::linalg::triangle;
 use crate::model::mixture::Mixture;
 use crate::simd::Lane;
 use crate::simd::lane::lanes;

@@ -3,7 +3,6 @@ mod kernel;
 mod rows;
 
 use super::threads::Threads;
-use crate::backends::device_parameters::triangle;
 use crate::backends::noisy_reference::rows_of;
 use crate::compensated::neumaier_sum;
 use crate::contract::evaluator::{
@@ -13,6 +12,7 @@ use crate::data::samples::{Rows, Samples};
 use crate::data::true_values::statistics;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::model::linalg::triangle;
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::simd::isa::Isa;

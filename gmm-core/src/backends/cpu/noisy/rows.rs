@@ -1,8 +1,8 @@
 //! The numbers of one sample.
-use crate::backends::device_parameters::triangle;
 use crate::data::patterns::gather;
 use crate::data::samples::Samples;
 use crate::data::true_values::observed;
+use crate::model::linalg::triangle;
 
 /// A sample: its values, and the columns that they are in.
 #[derive(Default)]

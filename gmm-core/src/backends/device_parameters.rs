@@ -235,15 +235,20 @@ impl<T: Float> DeviceParameters<T> {
     pub fn with_gaps(mixture: &Mixture, frame: &Frame, deviations: Deviations) -> Result<Self> {
         let parameters = Self::new(mixture, frame, deviations)?;
         let (k, d) = mixture.means().dim();
-        let constant = |c: usize, j: usize| parameters.scale[c * d + j].into().log_2();
+        let mut logs = vec![0.0; k * d];
+        let rows = logs.par_chunks_exact_mut(d).zip(parameters.scale.par_chunks_exact(d));
+        map_rows(rows, at_once(8 * d), |(to, scale)| {
+            to.iter_mut().zip(scale).for_each(|(to, s)| *to = (*s).into().log_2());
+        });
         let counted = || (0..k).filter(|&c| mixture.weights()[c] > 0.0);
-        let largest: Vec<f64> =
-            (0..d).map(|j| counted().map(|c| constant(c, j)).fold(f64::NEG_INFINITY, f64::max)).collect();
+        let mut largest = vec![f64::NEG_INFINITY; d];
+        for c in counted() {
+            largest.iter_mut().zip(&logs[c * d..]).for_each(|(largest, log)| *largest = largest.max(*log));
+        }
         let mut constants = vec![T::from_f64(0.0); k * d];
         for c in counted() {
-            for (j, to) in constants[c * d..][..d].iter_mut().enumerate() {
-                *to = T::from_f64(constant(c, j) - largest[j]);
-            }
+            let logs = logs[c * d..].iter().zip(&largest);
+            constants[c * d..].iter_mut().zip(logs).for_each(|(to, (log, largest))| *to = T::from_f64(log - largest));
         }
         let column = |(largest, scale): (&f64, &f64)| largest + feature_offset() + scale.log_2();
         let offsets = largest.iter().zip(&frame.scale).map(column).collect();

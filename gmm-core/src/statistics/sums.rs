@@ -2,8 +2,9 @@
 use super::Statistics;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{all, mirror, product, try_for_each_row, vectorised};
+use crate::model::linalg::{all, at_once, map_rows, mirror, product, try_for_each_row, vectorised};
 use crate::model::mixture::Mixture;
+use ndarray::parallel::prelude::*;
 use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
 
 /// Raw float64 sums of a backend: moments around centres near the data.
@@ -70,20 +71,38 @@ impl CentredSums {
     /// Adds the moments of missing values in features that do not covary (`diag`, `spherical`): a missing value has the
     /// component's mean and variance in its column. `observed(c, j)` returns Σᵢ rᵢₖ over the samples with a value in
     /// column j.
-    pub fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64) {
-        for ((c, j), first) in self.first.indexed_iter_mut() {
+    pub fn add_missing(&mut self, mixture: &Mixture, observed: impl Fn(usize, usize) -> f64 + Sync) {
+        let Self { centres, counts, first, second, .. } = self;
+        let moments = |c: usize, j: usize| {
             // If no value is missing, rounding leaves a small difference.
-            let missing = (self.counts[c] - observed(c, j)).max(0.0);
+            let missing = (counts[c] - observed(c, j)).max(0.0);
+            let delta = mixture.means()[[c, j]] - centres[[c, j]];
             if missing > 0.0 {
-                let delta = mixture.means()[[c, j]] - self.centres[[c, j]];
-                *first += missing * delta;
-                let second = missing * (mixture.variance(c, j) + delta * delta);
-                match &mut self.second {
-                    Covariances::Diag(v) => v[[c, j]] += second,
-                    Covariances::Spherical(v) => v[c] += second,
-                    Covariances::Full(_) | Covariances::Tied(_) => {}
+                (missing * delta, missing * (mixture.variance(c, j) + delta * delta))
+            } else {
+                (0.0, 0.0)
+            }
+        };
+        match second {
+            Covariances::Diag(v) => {
+                let at_once = at_once(first.ncols());
+                let rows = first.axis_iter_mut(Axis(0)).into_par_iter().zip(v.axis_iter_mut(Axis(0))).enumerate();
+                map_rows(rows, at_once, |(c, (first, second))| {
+                    for (j, (first, second)) in first.into_iter().zip(second).enumerate() {
+                        let (of_first, of_second) = moments(c, j);
+                        *first += of_first;
+                        *second += of_second;
+                    }
+                });
+            }
+            Covariances::Spherical(v) => {
+                for ((c, j), first) in first.indexed_iter_mut() {
+                    let (of_first, of_second) = moments(c, j);
+                    *first += of_first;
+                    v[c] += of_second;
                 }
             }
+            Covariances::Full(_) | Covariances::Tied(_) => {}
         }
     }
 }

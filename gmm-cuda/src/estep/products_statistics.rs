@@ -113,9 +113,11 @@ impl TensorCoresLayout {
         map_rows(rows, at_once(d / 2), |(c, mut row)| write_first(c, row.as_slice_mut().unwrap_or_default()));
         match &mut sums.second {
             Covariances::Diag(to) => {
-                for (c, mut row) in to.outer_iter_mut().enumerate() {
-                    row.iter_mut().enumerate().for_each(|(i, to)| *to = pair(c, unit(c), i, i));
-                }
+                let rows = to.axis_iter_mut(Axis(0)).into_par_iter().enumerate();
+                map_rows(rows, at_once(d / 2), |(c, row)| {
+                    let unit = unit(c);
+                    row.into_iter().enumerate().for_each(|(i, to)| *to = pair(c, unit, i, i));
+                });
             }
             Covariances::Spherical(to) => {
                 to.iter_mut().enumerate().for_each(|(c, to)| *to = (0..d).map(|i| pair(c, unit(c), i, i)).sum());

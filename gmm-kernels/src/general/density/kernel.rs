@@ -84,7 +84,7 @@ unsafe fn diagonals<T: Float, const GROUPS: usize, const GAPS: bool, const AROUN
                 (xs[p], observed[p]) = if xs[p].is_nan() { (T::ZERO, T::ZERO) } else { (xs[p], T::ONE) };
             });
         }
-        counted!(for g in 0..GROUPS {
+        written_out!(for g in 0..GROUPS {
             let at = ab.wrapping_add(g * args.matrix_stride as usize + j * numbers(GAPS) * COMPONENTS);
             // SAFETY: feature j of the group.
             let (a, b, constants) = unsafe {

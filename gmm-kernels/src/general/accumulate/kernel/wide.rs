@@ -112,7 +112,7 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
         while first < slice.end {
             let ahead = read(if first + STEP < slice.end { first + STEP } else { first });
             let left_over = (slice.end - first) as usize;
-            counted!(for c in 0..COMPONENTS {
+            written_out!(for c in 0..COMPONENTS {
                 let (mut left, mut right) = ([[0.0; PAIR]; OCTETS], [[0.0; PAIR]; OCTETS]);
                 counted!(for p in 0..PAIR {
                     let r = if lane % 4 * PAIR + p < left_over { step.r[c][p] } else { 0.0 };
@@ -137,7 +137,7 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
             step = ahead;
             first += STEP;
         }
-        counted!(for c in 0..COMPONENTS {
+        written_out!(for c in 0..COMPONENTS {
             if component + c < k {
                 // SAFETY: the numbers of a lane's places, which no other has.
                 let store = |row: usize, column: usize, at: usize, sum: f64| unsafe {

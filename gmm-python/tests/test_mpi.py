@@ -459,7 +459,8 @@ def test_labels(folder):
     assert np.array_equal(gm.means_, here.means_) and np.array_equal(gm.covariances_, here.covariances_)
     refitted = gaussmix.GaussianMixture.load(folder / "on.json")
     assert np.array_equal(refitted.means_[[0, 2]], gm.means_[[0, 2]]) and np.ptp(refitted.weights_) == 0
-    np.testing.assert_allclose(refitted.covariances_, on.covariances_, rtol=1e-12)
+    # Sums of other partitions round otherwise, by some units in the last place of the variances, which are near 1.
+    np.testing.assert_allclose(refitted.covariances_, on.covariances_, rtol=1e-12, atol=1e-14)
     assert json.loads(found[2][1])["candidates"] == [row._asdict() for row in selection.table]
     messages = ["rows 3500 to 4199 of x.npy: labels have 3 for sample 3800",
                 "the model has n_components=3, but --n-components says 2", "'--init <MODEL>' cannot be used with '--n-init <RUNS>'", "--n-components <K>",

@@ -28,17 +28,22 @@ pub(crate) const STRIP: usize = 16;
 /// Returns U (D, D), upper triangular with Σ⁻¹ = U·Uᵀ: the transposed inverse of Σ's Cholesky factor. Reads only the
 /// lower triangle of Σ. The error is the first pivot that is not positive to working precision.
 pub(crate) fn precision_cholesky(covariance: ArrayView2<'_, f64>) -> Result<Array2<f64>, usize> {
+    let mut u = Array2::zeros(covariance.raw_dim());
+    precision_cholesky_into(covariance, u.as_slice_mut().unwrap_or_default())?;
+    Ok(u)
+}
+
+/// As [`precision_cholesky`], into zeros (D, D), which an error leaves unchanged.
+fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Result<(), usize> {
     let d = covariance.nrows();
-    let mut u = Array2::zeros((d, d));
-    let to = u.as_slice_mut().unwrap_or_default();
     if takes_loops(d) {
-        let [result] = precision_cholesky_side_by_side::<1>(covariance.insert_axis(Axis(0)), to);
-        return result.map(|()| u);
+        let [result] = precision_cholesky_side_by_side::<1>(covariance.insert_axis(Axis(0)), u);
+        return result;
     }
     let lower = factor_or_pivot(covariance)?;
-    let inverse = MatMut::from_column_major_slice_mut(to, d, d);
+    let inverse = MatMut::from_column_major_slice_mut(u, d, d);
     invert_lower_triangular(inverse, MatRef::from_column_major_slice(&lower, d, d), Par::Seq);
-    Ok(u)
+    Ok(())
 }
 
 /// Writes [`precision_cholesky`] of each matrix of `covariances` (K, D, D) to `u`, zeros before; returns the errors with
@@ -56,9 +61,7 @@ pub(crate) fn precision_cholesky_of_each(covariances: ArrayView3<'_, f64>, u: &m
         of_groups.into_iter().flatten().take(k).collect()
     } else {
         let matrices = covariances.axis_iter(Axis(0)).into_par_iter().zip(numbers.par_chunks_exact_mut(d * d));
-        map_rows(matrices, at_once, |(covariance, to)| {
-            precision_cholesky(covariance).map(|u| to.copy_from_slice(u.as_slice().unwrap_or_default()))
-        })
+        map_rows(matrices, at_once, |(covariance, u)| precision_cholesky_into(covariance, u))
     };
     results.into_iter().enumerate().filter_map(|(c, result)| Some((c, result.err()?))).collect()
 }

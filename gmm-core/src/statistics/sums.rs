@@ -2,7 +2,7 @@
 use super::Statistics;
 use crate::error::{Error, Result};
 use crate::model::covariances::{CovarianceType, Covariances};
-use crate::model::linalg::{all, at_once, map_rows, mirror, product, try_for_each_row, vectorised};
+use crate::model::linalg::{all, at_once, for_a_row, map_rows, mirror, product, try_for_each_row, vectorised};
 use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
@@ -221,6 +221,7 @@ fn numbers<'a, D: Dimension>(v: &'a mut ArrayViewMut<'_, f64, D>) -> &'a mut [f6
     v.as_slice_mut().unwrap_or_default()
 }
 
+#[inline(always)]
 fn divide(first: &mut [f64], count: f64) {
     if count > 0.0 {
         first.iter_mut().for_each(|v| *v /= count);
@@ -244,8 +245,14 @@ fn check_finite(what: &'static str, component: usize, moments: &[f64]) -> Result
 fn move_to_mean(component: usize, count: f64, first: &mut [f64], second: &mut [f64]) -> Result<()> {
     check_finite("the first moment", component, first)?;
     check_finite("the second moment", component, second)?;
-    divide(first, count);
-    second.iter_mut().zip(first).for_each(|(v, d)| *v = (*v - count * *d * *d).max(0.0));
+    for_a_row(
+        first.len(),
+        #[inline(always)]
+        || {
+            divide(first, count);
+            second.iter_mut().zip(first).for_each(|(v, d)| *v = (*v - count * *d * *d).max(0.0));
+        },
+    );
     Ok(())
 }
 

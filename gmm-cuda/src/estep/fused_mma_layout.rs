@@ -1,7 +1,7 @@
 //! Parameters and results of the kernels `fused_mma`. Nothing here calls CUDA.
 use super::centres::larger;
 use super::products_shapes::{Expanded, products};
-use super::products_statistics::{SumsOfProducts, row_by_row};
+use super::products_statistics::{SumsOfProducts, by_feature, row_by_row};
 use super::split_component::{Component, largest, largest_sizes, power};
 use super::sums::Sums;
 use super::tensor_cores_layout::TensorCoresLayout;
@@ -151,7 +151,8 @@ impl TensorCoresLayout {
                 let products = &of_component(c)[of.place(d, (i, 0))..];
                 to.iter_mut().zip(products).for_each(|(to, product)| *to = *product);
             };
-            return self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of);
+            let diagonal = by_feature(d, product);
+            return self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of);
         }
         // Of each feature, and of its square.
         let places: Vec<[usize; 2]> = (0..d).map(|i| [row(shape, d, i, d), row(shape, d, i, i)]).collect();
@@ -163,7 +164,7 @@ impl TensorCoresLayout {
                 _ => of_component(c)[row(shape, d, i, j)],
             }
         };
-        let sums = SumsOfProducts { counts, rounded, product, row: row_by_row(product), log2 };
-        self.statistics_of(sums, sums_of)
+        let (row, diagonal) = (row_by_row(product), by_feature(d, product));
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of)
     }
 }

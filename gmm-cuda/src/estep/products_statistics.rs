@@ -11,7 +11,7 @@ use gmm_core::statistics::{CentredSums, Statistics};
 use gmm_kernels::estep::products_mma::{FEATURE_SCALE, ONE, PRODUCT_SCALE, RESPONSIBILITY_SCALE};
 use gmm_kernels::estep::whitened_mma;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, ArrayView1, Axis};
 use std::convert::identity;
 
 const _: () = assert!(RESPONSIBILITY_SCALE <= 65504.0, "a responsibility of one is a float16 number");
@@ -35,8 +35,19 @@ impl TensorCoresLayout {
             sums[part * of_sums + c * width + place(features, false, (i_of_part, j))]
         };
         let row = row_by_row(product);
+        let diagonal = identity(
+            #[inline(always)]
+            |c: usize, first: &mut [f64], second: &mut [f64]| {
+                for (part, features) in shapes.parts().enumerate() {
+                    let (pairs, _) = sums[part * of_sums + c * width..][..2 * features.len()].as_chunks();
+                    let to = first[features.clone()].iter_mut().zip(&mut second[features]);
+                    to.zip(pairs)
+                        .for_each(|((first, second), [of_one, square])| (*first, *second) = (*of_one, *square));
+                }
+            },
+        );
         let log2 = sums_of.weight_scale * sums_of.log2;
-        self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of)
     }
 
     /// Returns the statistics, from the sums of products among `sums_of`.
@@ -46,11 +57,12 @@ impl TensorCoresLayout {
             '_,
             impl Fn(usize, (usize, usize)) -> f64 + Copy + Sync,
             impl Fn(usize, usize, &mut [f64]) + Sync,
+            impl Fn(usize, &mut [f64], &mut [f64]) + Sync,
         >,
         sums_of: &Sums<'_>,
     ) -> Result<Statistics> {
         let (k, d) = self.dim();
-        let SumsOfProducts { counts, rounded, product, row, log2 } = sums;
+        let SumsOfProducts { counts, rounded, product, row, diagonal, log2 } = sums;
         let Sums { weight_scale: scale, total_weight: weight, frame, .. } = *sums_of;
         // The moments were formed with rounded responsibilities, whose sum is not quite the count.
         let unit = |c: usize| {
@@ -74,20 +86,25 @@ impl TensorCoresLayout {
         let mut sums = CentredSums {
             weight,
             log_likelihood: sums_of.log_likelihood(log2, self.parameters().offset),
-            centres: Array2::from_shape_fn((k, d), |(_, j)| frame.shift[j]),
+            centres: Array2::zeros((k, d)) + ArrayView1::from(&frame.shift),
             counts: counts[..k].iter().map(|count| count * scale / f64::from(RESPONSIBILITY_SCALE)).collect(),
             first: Array2::zeros((k, d)),
             second: Covariances::zeros(self.covariance_type, k, d),
         };
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
             return Statistics::from_sums(sums, |c, first, second| {
-                // Copies, which the compiler knows that no write changes.
-                let (product, unit) = (product, unit(c));
+                let unit = unit(c);
                 let of_first = unit / f64::from(ONE);
-                for (i, ((first, second), inverse)) in first.iter_mut().zip(second).zip(inverse).enumerate() {
-                    *first = product(c, (i, d)) * of_first * inverse;
-                    *second = product(c, (i, i)) * unit * inverse * inverse;
-                }
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        diagonal(c, first, second);
+                        for ((first, second), inverse) in first.iter_mut().zip(second).zip(inverse) {
+                            *first *= of_first * inverse;
+                            *second *= unit * inverse * inverse;
+                        }
+                    },
+                );
             });
         }
         if self.covariance_type == CovarianceType::Full {
@@ -159,7 +176,10 @@ impl TensorCoresLayout {
                     sums[outer.place(c, i, j)] * if j == d { of_one } else { UNIT }
                 };
                 let row = row_by_row(product);
-                self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
+                self.statistics_of(
+                    SumsOfProducts { counts, rounded, product, row, diagonal: by_feature(d, product), log2 },
+                    sums_of,
+                )
             }
             WhitenedShapes::Warpgroups(shape) => {
                 let (of_pairs, of_features) = sums.split_at(shape.outer_sums());
@@ -185,7 +205,10 @@ impl TensorCoresLayout {
                         }
                     },
                 );
-                self.statistics_of(SumsOfProducts { counts, rounded, product, row, log2 }, sums_of)
+                self.statistics_of(
+                    SumsOfProducts { counts, rounded, product, row, diagonal: by_feature(d, product), log2 },
+                    sums_of,
+                )
             }
         }
     }
@@ -196,8 +219,20 @@ pub(super) fn row_by_row(product: impl Fn(usize, (usize, usize)) -> f64) -> impl
     move |c, i, to| to.iter_mut().take(i + 1).enumerate().for_each(|(j, to)| *to = product(c, (i, j)))
 }
 
+/// Returns [`SumsOfProducts::diagonal`] from [`SumsOfProducts::product`].
+pub(super) fn by_feature(
+    d: usize,
+    product: impl Fn(usize, (usize, usize)) -> f64,
+) -> impl Fn(usize, &mut [f64], &mut [f64]) {
+    move |c, first, second| {
+        for (i, (first, second)) in first.iter_mut().zip(second).enumerate() {
+            (*first, *second) = (product(c, (i, d)), product(c, (i, i)));
+        }
+    }
+}
+
 /// Sums over samples as the kernels form them.
-pub(super) struct SumsOfProducts<'a, P, R> {
+pub(super) struct SumsOfProducts<'a, P, R, S> {
     /// For each component, the sums of responsibilities and of rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
@@ -207,6 +242,8 @@ pub(super) struct SumsOfProducts<'a, P, R> {
     pub product: P,
     /// Writes a component's products of feature i with the features j ≤ i; numbers behind these are ignored.
     pub row: R,
+    /// Writes the sums of a component's features, and of their squares, if covariances are diagonal.
+    pub diagonal: S,
     /// The log₂-likelihood of the samples, less the mixture's offset, without a factor.
     pub log2: f64,
 }

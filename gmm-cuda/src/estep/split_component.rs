@@ -10,6 +10,7 @@ use gmm_core::model::linalg::{LANES, map_rows, row_major, sum_of, triangle, vect
 use gmm_core::model::mixture::Mixture;
 use gmm_kernels::estep::products_mma::ONE;
 use rayon::prelude::*;
+use std::convert::identity;
 use std::f64::consts::LOG2_E;
 use std::mem::take;
 use std::ops::Range;
@@ -76,12 +77,31 @@ impl Component {
         let (mut largest, constants, mut of_terms) = vectorised(
             #[inline(always)]
             || {
-                for ((s, m), to) in scale.iter().zip(shift).zip(row.chunks_exact_mut(2)) {
-                    to.copy_from_slice(&Feature::new(*s, *m).coefficients);
+                let mut constants = [0.0; LANES];
+                let mut next = identity(
+                    #[inline(always)]
+                    |s: &[f32; LANES], m: &[f32; LANES], to: &mut [f32]| {
+                        let Features { first, square, constant } = Features::new(s, m);
+                        let coefficients = first.into_iter().zip(square);
+                        to.chunks_exact_mut(2).zip(coefficients).for_each(|(to, (first, square))| {
+                            (to[0], to[1]) = (first, square);
+                        });
+                        constants.iter_mut().zip(constant).for_each(|(sum, constant)| *sum += constant);
+                    },
+                );
+                let ((scales, last_scales), (shifts, last_shifts)) = (scale.as_chunks(), shift.as_chunks());
+                let (whole, rest) = row.split_at_mut(2 * LANES * scales.len());
+                for ((s, m), to) in scales.iter().zip(shifts).zip(whole.chunks_exact_mut(2 * LANES)) {
+                    next(s, m, to);
+                }
+                // Nothing comes from scales of zero.
+                let padded = |last: &[f32]| std::array::from_fn(|lane| last.get(lane).copied().unwrap_or(0.0));
+                if !rest.is_empty() {
+                    next(&padded(last_scales), &padded(last_shifts), rest);
                 }
                 let square = |m: f32| f64::from(m) * f64::from(m);
                 let of_terms = sum_of([shift], |[m]| (unit + square(m)) * (unit + 5.0 * square(m)));
-                (largest(row), sum_of([scale, shift], |[s, m]| Feature::new(s, m).constant), of_terms)
+                (largest(row), constants.iter().sum::<f64>(), of_terms)
             },
         );
         let mut constant = f64::from(parameters.seed[c]) + constants;
@@ -183,30 +203,35 @@ impl Component {
     }
 }
 
-/// A feature of a component with a diagonal covariance, as the kernels hold it.
-pub(super) struct Feature {
-    /// The coefficients of the feature divided by [`ONE`], and of its square.
-    pub(super) coefficients: [f32; 2],
-    /// The rest of −(s·x + m)², and of log₂ of the scale.
-    pub(super) constant: f64,
+/// N features of a component with a diagonal covariance, as the kernels hold them.
+struct Features<const N: usize> {
+    /// The coefficients of the features divided by [`ONE`].
+    first: [f32; N],
+    /// The coefficients of the features' squares.
+    square: [f32; N],
+    /// The rests of −(s·x + m)², and of log₂ of the scales.
+    constant: [f64; N],
 }
 
-impl Feature {
+impl<const N: usize> Features<N> {
     #[inline(always)]
-    pub(super) fn new(s: f32, m: f32) -> Self {
-        let (s, m) = (f64::from(s), f64::from(m));
-        let square = s * s;
-        if square == 0.0 {
-            // Noise.
-            return Self { coefficients: [0.0; 2], constant: 0.0 };
+    fn new(scale: &[f32; N], shift: &[f32; N]) -> Self {
+        let (mut first, mut squares, mut constant) = ([0.0; N], [0.0; N], [0.0; N]);
+        for i in 0..N {
+            let (s, m) = (f64::from(scale[i]), f64::from(shift[i]));
+            let square = s * s;
+            let held = f64::from(pair_of_halves(square as f32));
+            // Noise has the scale zero. So small a scale has no square in float32.
+            let reciprocal = if square > 0.0 { 1.0 / square } else { 0.0 };
+            let more = if held > 0.0 { held * reciprocal - 1.0 } else { 0.0 };
+            let of_first = pair_of_halves((-2.0 * s * m * (1.0 + more)) as f32 / ONE);
+            let of_mean = f64::from(of_first) * f64::from(ONE);
+            // 1 / (1 + more), without a division.
+            let inverse = reciprocal * (1.0 - more + more * more);
+            constant[i] = log2_near_one(1.0 + more) / 2.0 - of_mean * of_mean * inverse / 4.0;
+            (first[i], squares[i]) = (of_first, -held as f32);
         }
-        let held = f64::from(pair_of_halves(square as f32));
-        // So small a scale has no square in float32.
-        let ratio = if held > 0.0 { held / square } else { 1.0 };
-        let first = pair_of_halves((-2.0 * s * m * ratio) as f32 / ONE);
-        let of_mean = f64::from(first) * f64::from(ONE);
-        let constant = log2_near_one(ratio) / 2.0 - of_mean * of_mean / (4.0 * square * ratio);
-        Self { coefficients: [first, -held as f32], constant }
+        Self { first, square: squares, constant }
     }
 }
 
@@ -219,7 +244,7 @@ pub(super) fn of_observed<'a>(
     let d = parameters.n_features;
     let (scale, shift) = (&parameters.scale[c * d..][..d], &parameters.shift[c * d..][..d]);
     let columns = gaps.constants[c * d..][..d].iter().zip(scale.iter().zip(shift));
-    columns.map(|(constant, (s, m))| (f64::from(*constant) + Feature::new(*s, *m).constant) as f32)
+    columns.map(|(constant, (s, m))| (f64::from(*constant) + Features::new(&[*s], &[*m]).constant[0]) as f32)
 }
 
 /// Returns the power of two that scales the largest coefficient to between 2^14 and 2^15; some power if all are zero.
@@ -329,7 +354,7 @@ impl Coefficients {
 fn twice_products<'a>(pairs: impl Iterator<Item = (&'a [f64; LANES], &'a [f64; LANES])>) -> [f64; LANES] {
     let mut sums = [0.0; LANES];
     for (a, b) in pairs {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum -= 2.0 * a * b);
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum -= a * b);
     }
-    sums
+    sums.map(|sum| 2.0 * sum)
 }

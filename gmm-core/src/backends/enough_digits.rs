@@ -11,7 +11,7 @@ use crate::data::frame::Frame;
 use crate::data::samples::Rows;
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
-use crate::model::linalg::{at_once, map_rows, on_pool_thread, row_major, sum_of, vectorised};
+use crate::model::linalg::{at_once, diagonal_of_precision, map_rows, on_pool_thread, row_major, sum_of, vectorised};
 use crate::model::mixture::Mixture;
 use crate::precision::{Operation, Precision};
 use crate::statistics::Statistics;
@@ -103,8 +103,7 @@ fn of_matrix(
     vectorised(
         #[inline(always)]
         || {
-            let rows = factor.chunks_exact(d).enumerate();
-            let precisions = rows.map(|(j, row)| sum_of([&row[j..]], |[u]| u * u));
+            let precisions = diagonal_of_precision(&factor, d);
             distances.zip(variances).zip(precisions).map(|((distance, v), p)| (v + distance) * p).sum()
         },
     )

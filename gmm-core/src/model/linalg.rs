@@ -51,7 +51,7 @@ fn precision_cholesky_into(covariance: ArrayView2<'_, f64>, u: &mut [f64]) -> Re
 pub(crate) fn precision_cholesky_of_each(covariances: ArrayView3<'_, f64>, u: &mut Array3<f64>) -> Vec<(usize, usize)> {
     let (k, d, _) = covariances.dim();
     let numbers = u.as_slice_mut().unwrap_or_default();
-    let at_once = matrices_at_once(k, d, d * d * d / 8);
+    let at_once = matrices_at_once(k, d, d * d * d / 20);
     let results: Vec<Result<(), usize>> = if d <= LOOPS {
         let groups = covariances.axis_chunks_iter(Axis(0), LANES).into_par_iter();
         let groups = groups.zip(numbers.par_chunks_mut(LANES * d * d));
@@ -263,6 +263,16 @@ pub fn sum_of<T: Copy, const N: usize>(slices: [&[T]; N], term: impl Fn([T; N]) 
     side_by_side(slices, 0.0, |sum, numbers| sum + term(numbers)).iter().sum()
 }
 
+/// Returns the diagonal of the precision P = U·Uᵀ (D,), from its upper triangular factor U (D, D) row by row.
+#[inline(always)]
+pub(crate) fn diagonal_of_precision(factor: &[f64], d: usize) -> impl Iterator<Item = f64> {
+    // Rows from a multiple of eight on, with zeros first: few lengths, which the processor foresees.
+    factor.chunks_exact(d).enumerate().map(
+        #[inline(always)]
+        |(j, row)| sum_of([&row[j / 8 * 8..]], |[u]| u * u),
+    )
+}
+
 /// Vector instructions leave most of a shorter row over.
 const SHORT_ROW: usize = 16;
 
@@ -325,10 +335,11 @@ fn split(v: f64) -> (f64, i64) {
 }
 
 /// Calls `f` on a thread of rayon's pool, if the pool will divide its `numbers` numbers more than once. Outside the
-/// pool each division costs some ten microseconds of hand-over, and the threads fall asleep in between.
+/// pool each division wakes threads, and this one again, at some 40 microseconds each on virtual machines; they fall
+/// asleep in between.
 pub fn on_pool_thread<R: Send>(numbers: usize, f: impl FnOnce() -> R + Send) -> R {
     let interrupt = Interrupt::current();
-    if numbers > 3 << 12 { rayon::scope(|_| interrupt.install(f)) } else { f() }
+    if numbers > 3 << 14 { rayon::scope(|_| interrupt.install(f)) } else { f() }
 }
 
 /// Calls `f` for each row of `a` and the part of `b` at its index, a row or a matrix, on several threads if worthwhile.

@@ -84,11 +84,12 @@ impl Adaptation {
         } else {
             mixture.weights().to_owned()
         };
-        let means = if self.means { joined.means() } else { mixture.means() }.to_owned();
+        let kept = (!self.means).then(|| mixture.means().to_owned());
         if self.covariances {
-            let covariances = joined.into_covariances(means.view(), 0.0, 0.0);
+            let (means, covariances) = joined.into_covariances(kept, 0.0, 0.0);
             return Mixture::new(weights, means, covariances);
         }
+        let means = kept.unwrap_or_else(|| joined.means().to_owned());
         let (covariances, factor) = (mixture.covariances().clone(), mixture.factor().cloned());
         Mixture::from_parts(weights, means, covariances, factor)
     }

@@ -5,14 +5,15 @@ use crate::error::{Error, Result};
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{
-    at_once, for_each_matrix, map_rows, matrices_at_once, row_major, sum_of, trace_of_product, vectorised,
+    at_once, diagonal_of_precision, for_each_matrix, map_rows, matrices_at_once, row_major, trace_of_product,
+    vectorised,
 };
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::statistics::freeze::Freeze;
 use crate::statistics::prior::ConjugatePrior;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array1, ArrayView1, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 
 /// The result of an M-step.
 #[derive(Debug, Clone)]
@@ -33,8 +34,8 @@ impl Statistics {
     /// `reg_covar`.
     pub fn to_mixture(&self, reg_covar: f64) -> Result<Mixture> {
         self.check_counts()?;
-        let covariances = self.clone().into_covariances(self.means.view(), reg_covar, 0.0);
-        let mixture = Mixture::of_symmetric(weights(&self.counts, self.floor()), self.means.clone(), covariances)?;
+        let (means, covariances) = self.clone().into_covariances(None, reg_covar, 0.0);
+        let mixture = Mixture::of_symmetric(weights(&self.counts, self.floor()), means, covariances)?;
         let all: Vec<usize> = (0..mixture.n_components()).collect();
         let failure = |(of, rounding): (_, Rounding)| rounding.failure(of, self.covariance_type());
         match Rounding::of_each(&mixture, &all, reg_covar).into_iter().find_map(failure) {
@@ -155,22 +156,27 @@ impl Statistics {
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor() && !previous.is_noise(c)).collect();
         // Components without any information about their covariance.
         let bare: Vec<usize> = (0..k).filter(|&c| self.counts[c] + divisor <= self.floor()).collect();
-        let mut means = self.means.clone();
-        for c in (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()) {
-            means.row_mut(c).assign(&previous.means().row(c));
-        }
-        if freeze.equal_means {
-            let shared = freeze.shared_mean(self.counts.view(), self.means.view(), previous);
-            for c in (0..k).filter(|&c| !freeze.means.has(c)) {
-                match &shared {
-                    Some(shared) => means.row_mut(c).assign(shared),
-                    None => means.row_mut(c).assign(&previous.means().row(c)),
+        // Means other than the samples' own.
+        let kept: Vec<usize> = (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()).collect();
+        let mut means = (freeze.equal_means || !kept.is_empty()).then(|| self.means.clone());
+        if let Some(means) = &mut means {
+            for c in kept {
+                means.row_mut(c).assign(&previous.means().row(c));
+            }
+            if freeze.equal_means {
+                let shared = freeze.shared_mean(self.counts.view(), self.means.view(), previous);
+                for c in (0..k).filter(|&c| !freeze.means.has(c)) {
+                    match &shared {
+                        Some(shared) => means.row_mut(c).assign(shared),
+                        None => means.row_mut(c).assign(&previous.means().row(c)),
+                    }
                 }
             }
         }
         let frozen: Vec<usize> = (0..k).filter(|&c| freeze.covariances.has(c)).collect();
         if frozen.len() == k {
             let (covariances, factor) = (previous.covariances().clone(), previous.factor().cloned());
+            let means = means.unwrap_or(self.means);
             let mixture = Mixture::from_parts(weights, means, covariances, factor)?.with_noise_of(noise);
             return Ok(Update { mixture: mixture.with_covariance_model(model)?, retained: empty });
         }
@@ -178,7 +184,7 @@ impl Statistics {
         let tied = covariance_type == CovarianceType::Tied;
         let is_without = |c: usize| bare.contains(&c) || previous.is_noise(c);
         let divisors = Array1::from_shape_fn(k, |c| if is_without(c) { 0.0 } else { self.counts[c] + divisor });
-        let mut covariances = self.into_covariances(means.view(), reg_covar, divisor);
+        let (means, mut covariances) = self.into_covariances(means, reg_covar, divisor);
         constrain(&mut covariances, &divisors, previous);
         if !tied {
             for &c in bare.iter().chain(&frozen) {
@@ -252,12 +258,18 @@ impl Statistics {
         COUNT_FLOOR * self.weight.min(1.0)
     }
 
-    /// Divides the scatter around the given means by the counts, each with `more`, and raises the diagonal by `reg_covar`.
-    pub(crate) fn into_covariances(self, means: ArrayView2<'_, f64>, reg_covar: f64, more: f64) -> Covariances {
+    /// Returns the given means, or the samples' own, and the scatter around them, divided by the counts, each with
+    /// `more`, with `reg_covar` added to the diagonal.
+    pub(crate) fn into_covariances(
+        self,
+        means: Option<Array2<f64>>,
+        reg_covar: f64,
+        more: f64,
+    ) -> (Array2<f64>, Covariances) {
         let (k, d) = self.means.dim();
         let floor = self.floor();
         let mut covariances = self.scatter;
-        if means != self.means {
+        if let Some(means) = &means {
             let mut delta = vec![0.0; d];
             for c in (0..k).filter(|&c| self.counts[c] > floor) {
                 for ((delta, own), mean) in delta.iter_mut().zip(self.means.row(c)).zip(means.row(c)) {
@@ -269,7 +281,11 @@ impl Statistics {
         let counts = &self.counts + floor;
         match &mut covariances {
             Covariances::Full(v) => for_each_matrix(v, |c, mut v| {
-                v /= counts[c] + more;
+                let count = counts[c] + more;
+                vectorised(
+                    #[inline(always)]
+                    || v.iter_mut().for_each(|v| *v /= count),
+                );
                 v.diag_mut().map_inplace(|v| *v += reg_covar);
             }),
             Covariances::Tied(v) => {
@@ -285,7 +301,7 @@ impl Statistics {
                 *v += reg_covar;
             }
         }
-        covariances
+        (means.unwrap_or(self.means), covariances)
     }
 }
 
@@ -324,17 +340,16 @@ impl Rounding {
 
     fn new(mixture: &Mixture, c: usize, mean: ArrayView1<'_, f64>, reg_covar: f64) -> Self {
         let d = mean.len() as f64;
-        let factor = mixture.factor_of(c).map(|u| (u.ncols(), row_major(u)));
+        let precisions: Vec<f64> = match mixture.factor_of(c).map(row_major) {
+            Some(u) => vectorised(
+                #[inline(always)]
+                || diagonal_of_precision(&u, mean.len()).collect(),
+            ),
+            None => (0..mean.len()).map(|j| 1.0 / mixture.variance(c, j)).collect(),
+        };
         let (mut unusable, mut roots, mut of_mean) = (None, 0.0, 0.0);
-        for (j, mean) in mean.iter().enumerate() {
+        for (j, (mean, precision)) in mean.iter().zip(precisions).enumerate() {
             let variance = mixture.variance(c, j);
-            let precision = match &factor {
-                Some((d, u)) => vectorised(
-                    #[inline(always)]
-                    || sum_of([&u[j * d + j..(j + 1) * d]], |[u]| u * u),
-                ),
-                None => 1.0 / variance,
-            };
             let (reduced, unit) = (precision * variance, f64::EPSILON * mean);
             // A constant column, whose variance is `reg_covar`, has an exact mean.
             let units = if reg_covar > 0.0 { 0.0 } else { precision * unit * unit };
@@ -345,7 +360,7 @@ impl Rounding {
                 unusable = Some((j, 1.0 / precision));
             }
         }
-        let moved = if factor.is_some() { 4.0 * (d + 4.0) * f64::EPSILON * roots * roots } else { 0.0 };
+        let moved = if mixture.factor().is_some() { 4.0 * (d + 4.0) * f64::EPSILON * roots * roots } else { 0.0 };
         Self { unusable, loss: 0.25 * moved * moved + 0.5 * d * of_mean }
     }
 

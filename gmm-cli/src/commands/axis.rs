@@ -4,6 +4,7 @@ use crate::terminal::text;
 use anyhow::bail;
 use clap::Args;
 use gaussmix::io::{self, Columns, FitSummary, TableOutput};
+use gaussmix::model::Mixture;
 use gaussmix::program::whole_number;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ impl Axis {
     pub fn run(mut self) -> anyhow::Result<()> {
         refuse_overlap([self.output.as_ref()], [Some(&self.model)])?;
         let output = self.output.as_ref().map(TableOutput::create).transpose()?;
-        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary(&self.model)?;
+        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary::<Mixture>(&self.model)?;
         let d = mixture.n_features();
         let chosen = match &self.feature {
             Some(text) => feature(names.as_deref(), d, text)?,

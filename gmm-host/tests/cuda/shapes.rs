@@ -4,12 +4,13 @@
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
 use crate::common::{
-    Allowed, CUDA_BACKENDS, agreement, assert_close, assert_evaluators_agree, assert_fits_close, blobs, cuda, mixture,
-    normal, reference, reference_in_threads, sizes, weights, with_means,
+    Allowed, CUDA_BACKENDS, agreement, assert_all_close, assert_close, assert_evaluators_agree, assert_fits_close,
+    blobs, cuda, mixture, normal, reference, reference_in_threads, sizes, weights, with_means,
 };
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
-    CovarianceType, Covariances, Device, Error, Evaluator, GaussianMixtureParams, InitParams, Samples, Statistics, load,
+    CovarianceType, Covariances, CudaEvaluator, Device, Error, Evaluator, GaussianMixtureParams, InitParams, Samples,
+    Statistics, load,
 };
 use ndarray::{Array1, Array2};
 use std::time::Instant;
@@ -275,11 +276,14 @@ fn chunks_equal_the_whole() {
             let samples = backend.samples(x.view(), Some(w.view()));
             let mut whole = cuda(samples.clone(), None, None);
             assert!(whole.is_resident());
+            // The first is nearly the smallest: chunks of 512 samples.
             for limit in [512 * 7 * 8 * 2, 300_000, 1_300_000] {
                 let mut chunked = cuda(samples.clone(), None, Some(limit));
                 assert!(!chunked.is_resident());
                 let what = format!("{}, {t}, limit {limit}", backend.name);
                 let tolerance = backend.tolerance(1e-12, 1e-6);
+                let batch = |e: &mut CudaEvaluator<'_>| e.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap();
+                assert_all_close(&what, batch(&mut chunked), batch(&mut whole), tolerance, 1.0);
                 let (a, b) = (chunked.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap());
                 assert_close(&what, a, b, tolerance, 1.0);
                 assert_eq!(a.to_bits(), chunked.log_likelihood(&m).unwrap().to_bits(), "{what}");

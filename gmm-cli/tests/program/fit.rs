@@ -273,19 +273,6 @@ fn bad_data_and_weights() {
 fn bad_options() {
     let folder = folder();
     folder.write("m.json", MODEL);
-    for args in [
-        "-k 0",
-        "-k -3",
-        "",
-        "-k 3 --covariance-type banana",
-        "-k 3 --init-params magic",
-        "-k 3 --n-init 0",
-        "-k 3 --freeze all",
-        "--init m.json --n-init 3",
-        "-k 3 --memory lots",
-    ] {
-        folder.fails(2, format!("fit data/iris.csv {args}"));
-    }
     let refused = |args: &str, message: &[&str]| folder.refused(format!("fit data/iris.csv {args}"), message);
     refused("-k 3 --tol -1", &["tol is -1"]);
     refused("-k 3 --tol nan", &["tol is NaN"]);

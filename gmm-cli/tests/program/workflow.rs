@@ -163,16 +163,4 @@ fn bad_input() {
     folder.refused("select x.csv -k 3:5", &["x.csv", "2 samples", "3 components"]);
     folder.refused("select x.csv -k 5 --merge", &["x.csv", "2 samples", "5 components"]);
     folder.refused("select x.csv -k 1 --sample-weight far.csv", &["far.csv", "[3, 3]"]);
-    for args in [
-        "select x.csv",
-        "select x.csv -k 0:3",
-        "select x.csv -k 5:3",
-        "select x.csv -k 1:3 --criterion luck",
-        "select x.csv -k 1:3 --covariance-type full,round",
-        "predict m.json x.csv",
-        "sample m.json -o x.npy",
-        "sample m.json -n 0 -o x.npy",
-    ] {
-        folder.fails(2, args);
-    }
 }

@@ -236,14 +236,4 @@ mod tests {
             assert_eq!(element(other), None, "{other}");
         }
     }
-
-    #[test]
-    fn sizes_do_not_overflow() {
-        let header = |shape: &[usize]| Header { descr: String::new(), fortran: false, shape: shape.into(), start: 0 };
-        assert!(header(&[2, 3]).check_size(4, 24).is_ok());
-        assert!(header(&[]).check_size(8, 8).is_ok());
-        assert!(header(&[2, 3]).check_size(4, 23).is_err());
-        let error = header(&[usize::MAX, 3]).check_size(8, 24).unwrap_err().to_string();
-        assert!(error.contains("too many bytes"), "{error}");
-    }
 }

@@ -41,7 +41,6 @@ pub fn tests() -> Vec<Test> {
         ("errors_leave_it_usable", errors_leave_it_usable),
         ("fits_agree_with_scikit_learn", fits_agree_with_scikit_learn),
         ("fits_agree_with_the_cpu", fits_agree_with_the_cpu),
-        ("auto_takes_weights_and_float64", auto_takes_weights_and_float64),
     ]
 }
 
@@ -396,17 +395,4 @@ fn a_start_costs_less_than_ten_iterations() {
             assert!(start < 1e-3 || start < whole - start, "{t} {init}");
         }
     }
-}
-
-fn auto_takes_weights_and_float64() {
-    let n = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
-    let (x, w) = (normal(54, n, 13, 0.0), weights(n));
-    let m = mixture(55, CovarianceType::Full, 8, 13, 0.0);
-    let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
-    let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
-    auto.sampling().unwrap().settle();
-    let truth = load(Device::Cpu, samples, &Default::default()).unwrap().log_likelihood(&m).unwrap();
-    assert_close("auto", auto.log_likelihood(&m).unwrap(), truth, 1e-11, 0.0);
-    println!("{:?}", auto.describe());
-    assert_eq!(auto.predict(&m).unwrap().len(), n);
 }

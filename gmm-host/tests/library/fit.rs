@@ -147,20 +147,6 @@ fn the_same_seed_gives_the_same_bits_and_another_another_start() {
     }
 }
 
-#[test]
-fn runs_differ_and_the_best_is_returned() {
-    let x = normal(4, 300, 2, 0.0);
-    let model =
-        params(5, CovarianceType::Full).n_init(4).init_params(InitParams::RandomFromData).max_iter(15).check().unwrap();
-    let mut bounds = vec![f64::NAN; 4];
-    let fit = watched(&model, &mut reference(x.view()), |i| bounds[i.run] = i.lower_bound);
-    for i in 0..4 {
-        assert!((0..i).all(|j| bounds[i] != bounds[j]), "{bounds:?}");
-        assert!(bounds[i] <= fit.lower_bound());
-    }
-    assert_eq!(fit.lower_bound(), bounds[fit.run]);
-}
-
 /// A start costs its passes over all samples (`MAX_LLOYD` in `init.rs`), here more samples than k-means' first subset.
 #[test]
 fn a_start_takes_few_passes_over_all_samples() {

@@ -262,7 +262,7 @@ impl Mixture {
     #[staticmethod]
     fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
         let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
-        Ok((mixture.into(), summary_to_python(py, found)?))
+        Ok((Self(mixture), summary_to_python(py, found)?))
     }
 
     /// Writes a model, JSON or .npz by the name of the file.

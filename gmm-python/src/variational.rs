@@ -4,7 +4,7 @@ use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
 use crate::statistics::{Statistics, freeze};
 use gaussmix::fit::Regularized;
-use gaussmix::io::{FitSummary, Model, ModelOutput, read_variational_model};
+use gaussmix::io::{FitSummary, Model, ModelOutput, read_model_with_summary};
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
 use pyo3::prelude::*;
@@ -65,7 +65,7 @@ impl VariationalMixture {
     /// Reads a model and the record of its fit.
     #[staticmethod]
     fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
-        let (mixture, found) = read_variational_model(path).map_err(file_exception)?;
+        let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
         Ok((Self(mixture), summary_to_python(py, found)?))
     }
 
@@ -82,7 +82,7 @@ impl VariationalMixture {
         let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
         let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
         let output = ModelOutput::create(path).map_err(file_exception)?;
-        output.write_variational(&self.0, &summary).map_err(file_exception)
+        output.write_with_summary(&self.0, &summary).map_err(file_exception)
     }
 
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {

@@ -16,8 +16,8 @@ pub use error::{Error, Problem, Result};
 pub use identity::Identity;
 pub use model::{
     Checkpoint, CheckpointOutput, FitLog, FitSummary, GroupFit, GroupModels, GroupOutput, HiddenMarkovFile, Model,
-    ModelOutput, model_to_c, model_to_json, parse_model, read_checkpoint, read_model, read_model_with_summary,
-    read_text, read_variational_checkpoint, read_variational_model,
+    ModelInFile, ModelOutput, model_to_c, model_to_json, parse_model, read_checkpoint, read_model,
+    read_model_with_summary, read_text,
 };
 pub use output::{Columns, IdColumn, Output, TableNumber, TableOutput};
 

@@ -4,7 +4,7 @@ use crate::terminal::{ProgressLine, text};
 use anyhow::Context;
 use clap::Args;
 use gaussmix::io::{self, FitSummary, ModelOutput};
-use gaussmix::model::Predict;
+use gaussmix::model::{Mixture, Predict};
 use gaussmix::statistics::Adaptation;
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ impl Adapt {
         refuse_overlap([Some(&self.output)], inputs)?;
         let adaptation = Adaptation::of(&self.parameters, self.relevance)?;
         let output = ModelOutput::create(&self.output)?;
-        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary(&self.model)?;
+        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary::<Mixture>(&self.model)?;
         let selection = self.data.table.selection(names.clone(), None);
         let mut input = Input::open(&self.data, self.sample_weight.as_deref(), &selection)?;
         let source = Source::new(&mut input, false)?;

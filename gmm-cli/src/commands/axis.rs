@@ -4,8 +4,9 @@ use crate::terminal::text;
 use anyhow::bail;
 use clap::Args;
 use gaussmix::io::{self, Columns, FitSummary, TableOutput};
+use gaussmix::model::{Mixture, Region};
 use gaussmix::program::whole_number;
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Probabilities, quantiles and regions of highest density of one feature
@@ -45,39 +46,11 @@ pub struct Axis {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Found {
-    cdf: Vec<Probability>,
-    quantile: Vec<Quantile>,
-    hdr: Vec<Region>,
-}
-
-#[derive(Serialize)]
-struct Probability {
-    x: f64,
-    p: f64,
-}
-
-#[derive(Serialize)]
-struct Quantile {
-    p: f64,
-    /// Null if infinite.
-    x: f64,
-}
-
-#[derive(Serialize)]
-struct Region {
-    level: f64,
-    intervals: Vec<[f64; 2]>,
-    /// The density at the ends of the intervals.
-    density: f64,
-}
-
 impl Axis {
     pub fn run(mut self) -> anyhow::Result<()> {
         refuse_overlap([self.output.as_ref()], [Some(&self.model)])?;
         let output = self.output.as_ref().map(TableOutput::create).transpose()?;
-        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary(&self.model)?;
+        let (mixture, FitSummary { feature_names: names, .. }) = io::read_model_with_summary::<Mixture>(&self.model)?;
         let d = mixture.n_features();
         let chosen = match &self.feature {
             Some(text) => feature(names.as_deref(), d, text)?,
@@ -88,17 +61,10 @@ impl Axis {
         if self.cdf.is_empty() && self.quantile.is_empty() && self.hdr.is_empty() && output.is_none() {
             (self.quantile, self.hdr) = (vec![0.025, 0.25, 0.5, 0.75, 0.975], vec![0.95]);
         }
-        let cdf = self.cdf.iter().map(|x| Ok(Probability { x: *x, p: line.cdf(*x)? }));
-        let quantile = self.quantile.iter().map(|p| Ok(Quantile { p: *p, x: line.quantile(*p)? }));
-        let hdr = self.hdr.iter().map(|level| {
-            let gaussmix::model::Region { intervals, density } = line.hdr(*level)?;
-            Ok(Region { level: *level, intervals, density })
-        });
-        let found = Found {
-            cdf: cdf.collect::<anyhow::Result<_>>()?,
-            quantile: quantile.collect::<anyhow::Result<_>>()?,
-            hdr: hdr.collect::<anyhow::Result<_>>()?,
-        };
+        let cdf = self.cdf.iter().map(|x| Ok((*x, line.cdf(*x)?))).collect::<gaussmix::Result<Vec<_>>>()?;
+        let quantile =
+            self.quantile.iter().map(|p| Ok((*p, line.quantile(*p)?))).collect::<gaussmix::Result<Vec<_>>>()?;
+        let hdr = self.hdr.iter().map(|level| Ok((*level, line.hdr(*level)?))).collect::<gaussmix::Result<Vec<_>>>()?;
         if let Some(output) = &output {
             let axis = line.on_axis(self.points)?;
             let name = names.map_or_else(|| "x".into(), |names| names[chosen].clone());
@@ -111,12 +77,18 @@ impl Axis {
             output.write(self.points, &Columns::Named(columns), rows)??;
         }
         if self.json {
-            return text::print_json(&found);
+            // Infinite numbers are null. The density is that at the ends of the intervals.
+            let region = |(level, Region { intervals, density }): &(f64, Region)| json!({ "level": level, "intervals": intervals, "density": density });
+            return text::print_json(&json!({
+                "cdf": cdf.iter().map(|(x, p)| json!({ "x": x, "p": p })).collect::<Vec<_>>(),
+                "quantile": quantile.iter().map(|(p, x)| json!({ "p": p, "x": x })).collect::<Vec<_>>(),
+                "hdr": hdr.iter().map(region).collect::<Vec<_>>(),
+            }));
         }
         let mut lines: Vec<String> = Vec::new();
-        lines.extend(found.cdf.iter().map(|Probability { x, p }| format!("cdf       {x:<8} {p}")));
-        lines.extend(found.quantile.iter().map(|Quantile { p, x }| format!("quantile  {p:<8} {x}")));
-        lines.extend(found.hdr.iter().map(|Region { level, intervals, density }| {
+        lines.extend(cdf.iter().map(|(x, p)| format!("cdf       {x:<8} {p}")));
+        lines.extend(quantile.iter().map(|(p, x)| format!("quantile  {p:<8} {x}")));
+        lines.extend(hdr.iter().map(|(level, Region { intervals, density })| {
             let intervals: Vec<String> = intervals.iter().map(|[a, b]| format!("{a} to {b}")).collect();
             format!("hdr       {level:<8} {}; density at the ends {density}", intervals.join(", "))
         }));

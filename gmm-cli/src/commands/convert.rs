@@ -60,10 +60,7 @@ impl Convert {
         }
         let output = ModelOutput::create(&self.to)?;
         let model = self.model()?;
-        match &model.posterior {
-            Some(posterior) => output.write_variational(posterior, &model.summary)?,
-            None => output.write_with_summary(&model.mixture, &model.summary)?,
-        }
+        output.write_with_summary(&model, &model.summary)?;
         Ok(text::print(format_args!("{output} written"))?)
     }
 }

@@ -44,7 +44,7 @@ impl Sample {
         refuse_overlap([Some(&self.output), self.labels.as_ref()], [Some(&self.model)])?;
         let output = TableOutput::create(&self.output)?;
         let labels = self.labels.as_ref().map(TableOutput::create).transpose()?;
-        let (mixture, found) = io::read_model_with_summary(&self.model)?;
+        let (mixture, found) = io::read_model_with_summary::<Mixture>(&self.model)?;
         let columns = found.feature_names.map_or(Columns::Numbered("x", mixture.n_features()), Columns::Named);
         let component = Columns::One("component");
         let size =

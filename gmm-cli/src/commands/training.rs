@@ -7,14 +7,14 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use gaussmix::Reproducible;
 use gaussmix::fit::{Em, Fit, FitOptions, FittedModel, Fitting, Method, Regularized, Variational};
-use gaussmix::io::{self, Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput};
+use gaussmix::io::{Identity, ModelInFile};
 use gaussmix::model::{CovarianceModel, Mixture, VariationalMixture};
 use gaussmix::statistics::Freeze;
 use ndarray::Array1;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The options that `fit` and `select` share.
 #[derive(Debug, Args)]
@@ -113,7 +113,7 @@ impl Posterior {
     }
 }
 
-/// A method with its options on the command line, and the files of its results.
+/// A method with its options on the command line.
 pub trait Trained: Method<Model: Trainable> + Serialize {
     fn of(training: &Training, covariance_type: CovarianceModel) -> anyhow::Result<Self>;
 }
@@ -136,23 +136,10 @@ impl Trained for Variational {
     }
 }
 
-/// The model that a fit finds, and its files.
-pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
+/// The model that a fit finds.
+pub trait Trainable: FittedModel + ModelInFile + Serialize + DeserializeOwned {
     /// The lower bound, as the label of a plot's axis.
     const BOUND: &'static str;
-
-    fn read_model(path: &Path) -> io::Result<(Self, Option<Vec<String>>)>;
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()>;
-
-    fn read_checkpoint(path: &Path) -> io::Result<Checkpoint<Self>>;
-
-    fn write_checkpoint(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()>;
-
-    /// Returns the model for the file of one group.
-    fn of_group(self, summary: FitSummary) -> gaussmix::Result<io::Model>;
-
-    fn to_mixture(&self) -> gaussmix::Result<Mixture>;
 
     /// Returns whether each component is alive (K,), or `None` if all are.
     fn alive(&self) -> Option<Vec<bool>>;
@@ -165,30 +152,6 @@ pub trait Trainable: FittedModel + Serialize + DeserializeOwned {
 
 impl Trainable for Mixture {
     const BOUND: &'static str = "lower bound (mean log-likelihood of a sample)";
-
-    fn read_model(path: &Path) -> io::Result<(Self, Option<Vec<String>>)> {
-        io::read_model_with_summary(path).map(|(mixture, found)| (mixture, found.feature_names))
-    }
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
-        output.write_with_summary(self, summary)
-    }
-
-    fn read_checkpoint(path: &Path) -> io::Result<Checkpoint> {
-        io::read_checkpoint(path)
-    }
-
-    fn write_checkpoint(output: &CheckpointOutput, checkpoint: &Checkpoint) -> io::Result<()> {
-        output.write(checkpoint)
-    }
-
-    fn of_group(self, summary: FitSummary) -> gaussmix::Result<io::Model> {
-        Ok(io::Model::new(self, summary))
-    }
-
-    fn to_mixture(&self) -> gaussmix::Result<Mixture> {
-        Ok(self.clone())
-    }
 
     fn alive(&self) -> Option<Vec<bool>> {
         None
@@ -205,30 +168,6 @@ impl Trainable for Mixture {
 
 impl Trainable for VariationalMixture {
     const BOUND: &'static str = "lower bound, as scikit-learn counts";
-
-    fn read_model(path: &Path) -> io::Result<(Self, Option<Vec<String>>)> {
-        io::read_variational_model(path).map(|(posterior, found)| (posterior, found.feature_names))
-    }
-
-    fn write_model(&self, output: &ModelOutput, summary: &FitSummary) -> io::Result<()> {
-        output.write_variational(self, summary)
-    }
-
-    fn read_checkpoint(path: &Path) -> io::Result<Checkpoint<Self>> {
-        io::read_variational_checkpoint(path)
-    }
-
-    fn write_checkpoint(output: &CheckpointOutput, checkpoint: &Checkpoint<Self>) -> io::Result<()> {
-        output.write_variational(checkpoint)
-    }
-
-    fn of_group(self, summary: FitSummary) -> gaussmix::Result<io::Model> {
-        io::Model::of_posterior(self, summary)
-    }
-
-    fn to_mixture(&self) -> gaussmix::Result<Mixture> {
-        Self::to_mixture(self)
-    }
 
     fn alive(&self) -> Option<Vec<bool>> {
         Some(Self::alive(self))

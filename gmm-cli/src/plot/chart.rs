@@ -2,6 +2,7 @@
 use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 /// Colours that colour-blind readers can tell apart (Okabe and Ito, 2008).
@@ -66,6 +67,42 @@ fn without_forbidden_characters(svg: String) -> String {
         return svg;
     }
     svg.chars().map(|c| if forbidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
+/// A chart over two linear axes.
+pub type Chart<'a, 'svg> = ChartContext<'a, SVGBackend<'svg>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Draws the axes of a chart over the ranges `x` and `y`, with their titles; of counts, only whole numbers have labels.
+pub fn axes<'a, 'svg>(
+    area: &'a Area<'svg>,
+    caption: &str,
+    (x, y): ((f64, f64), (f64, f64)),
+    titles: [&str; 2],
+    counts: bool,
+) -> Result<Chart<'a, 'svg>, Box<dyn std::error::Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .caption(caption, (FONT, 17))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(78)
+        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
+    let of_x = |v: &f64| match counts {
+        true if v.fract() != 0.0 => String::new(),
+        true => format!("{v:.0}"),
+        false => label(*v, x),
+    };
+    chart
+        .configure_mesh()
+        .x_desc(titles[0])
+        .y_desc(titles[1])
+        .axis_desc_style((FONT, 16))
+        .label_style((FONT, 13))
+        .bold_line_style(LIGHT_GREY)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&of_x)
+        .y_label_formatter(&|v| label(*v, y))
+        .draw()?;
+    Ok(chart)
 }
 
 fn draw_log_log(root: &Area<'_>, title: &str, labels: (&str, &str), series: &[Series]) -> Drawn {

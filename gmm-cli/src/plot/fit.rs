@@ -1,5 +1,5 @@
 //! The plot of `gmm fit`: the data and the components, and the lower bound of each iteration.
-use super::chart::{Area, COLOURS, FONT, GREY, LIGHT_GREY, label, padded, to_svg_with};
+use super::chart::{Area, COLOURS, GREY, axes, padded, to_svg_with};
 use super::overlay::{Overlay, Stroke};
 use super::plane::Plane;
 use crate::input::Source;
@@ -146,32 +146,17 @@ fn plane(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[String])
     let seen: Vec<(f64, f64)> = points.iter().copied().chain(corners).collect();
     let seen = || seen.iter();
     let (x, y) = (padded(seen().map(|p| p.0)), padded(seen().map(|p| p.1)));
-    let mut chart = ChartBuilder::on(area)
-        .caption(format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(fit)), (FONT, 17))
-        .margin(12)
-        .x_label_area_size(46)
-        .y_label_area_size(78)
-        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
-    chart
-        .configure_mesh()
-        .x_desc(&plane.labels[0])
-        .y_desc(&plane.labels[1])
-        .axis_desc_style((FONT, 16))
-        .label_style((FONT, 13))
-        .bold_line_style(LIGHT_GREY)
-        .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|v| label(*v, x))
-        .y_label_formatter(&|v| label(*v, y))
-        .draw()?;
+    let caption = format!("{}; ellipses at 1 and 2 standard deviations", scatter.caption(fit));
+    let mut chart = axes(area, &caption, (x, y), [&plane.labels[0], &plane.labels[1]], false)?;
     let dots = points.iter().zip(&scatter.labels).zip(&scatter.filled_in);
     chart.draw_series(dots.map(|((&p, &c), &filled_in)| {
         let colour = fit.stroke(c).colour.mix(0.45);
         Circle::new(p, 2, if filled_in { colour.into() } else { colour.filled() })
     }))?;
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
-    for (c, (centre, axes)) in ellipses.iter().enumerate() {
+    for (c, (centre, shape)) in ellipses.iter().enumerate() {
         for radius in RADII {
-            overlay.ellipse(*centre, axes.map(|v| radius * v), fit.stroke(c));
+            overlay.ellipse(*centre, shape.map(|v| radius * v), fit.stroke(c));
         }
     }
     for (c, (centre, _)) in ellipses.iter().enumerate() {
@@ -197,23 +182,9 @@ fn histogram(area: &Area<'_>, scatter: &Scatter, fit: &Fitted<'_>, names: &[Stri
     let noise = mixture.noise().map_or(0.0, |noise| mixture.weights()[curves.len()] / noise.volume);
     let total: Vec<f64> = (0..GRID).map(|i| noise + curves.iter().map(|c| c[i]).sum::<f64>()).collect();
     let top = 1.08 * total.iter().chain(&counts).copied().fold(0.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption(format!("{}: density of the mixture and of its components", scatter.caption(fit)), (FONT, 17))
-        .margin(12)
-        .x_label_area_size(46)
-        .y_label_area_size(78)
-        .build_cartesian_2d(x.0..x.1, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .x_desc(names.first().map_or("column 0", String::as_str))
-        .y_desc("density")
-        .axis_desc_style((FONT, 16))
-        .label_style((FONT, 13))
-        .bold_line_style(LIGHT_GREY)
-        .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|v| label(*v, x))
-        .y_label_formatter(&|v| label(*v, (0.0, top)))
-        .draw()?;
+    let caption = format!("{}: density of the mixture and of its components", scatter.caption(fit));
+    let feature = names.first().map_or("column 0", String::as_str);
+    let mut chart = axes(area, &caption, (x, (0.0, top)), [feature, "density"], false)?;
     chart.draw_series(counts.iter().enumerate().filter(|(_, n)| **n > 0.0).map(|(b, &n)| {
         let left = x.0 + b as f64 * width;
         Rectangle::new([(left, 0.0), (left + width, n)], GREY.filled())
@@ -246,22 +217,7 @@ fn bounds(area: &Area<'_>, fit: &Fitted<'_>) -> Shapes {
     let lower_bounds = fit.bounds;
     let points: Vec<(f64, f64)> = lower_bounds.iter().enumerate().map(|(i, &v)| ((i + 1) as f64, v)).collect();
     let (x, y) = ((0.0, (points.len() + 1) as f64), padded(lower_bounds.iter().copied()));
-    let mut chart = ChartBuilder::on(area)
-        .caption(fit.bound, (FONT, 17))
-        .margin(12)
-        .x_label_area_size(46)
-        .y_label_area_size(78)
-        .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
-    chart
-        .configure_mesh()
-        .x_desc("iteration")
-        .axis_desc_style((FONT, 16))
-        .label_style((FONT, 13))
-        .bold_line_style(LIGHT_GREY)
-        .light_line_style(TRANSPARENT)
-        .x_label_formatter(&|v| if v.fract() == 0.0 { format!("{v:.0}") } else { String::new() })
-        .y_label_formatter(&|v| label(*v, y))
-        .draw()?;
+    let mut chart = axes(area, fit.bound, (x, y), ["iteration", ""], true)?;
     let mut overlay = Overlay::new(chart.plotting_area().get_pixel_range(), x, y);
     overlay.line(points.iter().copied(), Stroke::solid(COLOURS[0], 2.0));
     if points.len() <= 60 {

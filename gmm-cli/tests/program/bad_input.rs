@@ -96,11 +96,7 @@ fn absurd_array_headers() {
     refused_data("x.npy", shape("(4294967296, 4294967296)"), &["too many bytes"]);
     refused_data("x.npy", shape("(0, 18446744073709551615)"), &["holds 24"]);
     refused_data("x.npy", shape("(18446744073709551616, 1)"), &["header", "shape"]);
-    refused_data("x.npy", shape("(-2, -3)"), &["header", "shape"]);
-    refused_data("x.npy", shape("(2.0, 3.0)"), &["header", "shape"]);
-    refused_data("x.npy", shape("'2, 3'"), &["header", "shape"]);
     refused_data("x.npy", shape(&format!("{}2, 3{}", "(".repeat(2000), ")".repeat(2000))), &["brackets"]);
-    refused_data("x.npy", npy_with_header("{'shape': (2, 3)}", &body), &["header", "descr"]);
     refused_data("x.npy", npy_with_header("__import__('os')", &body), &["header"]);
     // A header of format 2.0 that claims 4 GiB.
     refused_data("x.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr'", &["header", "4294967295"]);
@@ -157,22 +153,59 @@ fn missing_and_unreadable_files() {
 }
 
 #[test]
-fn unwritable_outputs_are_found_before_the_work() {
+fn results_are_checked_before_the_work() {
     let folder = folder();
     folder.write("m.json", MODEL);
+    folder.write("bad.json", "{}");
     folder.write("x.csv", "1,2,3\n");
-    fs::create_dir(folder.path("folder")).unwrap();
-    // The output is checked first: the data does not even exist.
-    for (out, message) in
-        [("no/such/s.npy", "No such file"), ("folder", "directory"), ("x.csv/s.npy", "Not a directory")]
-    {
-        let stderr = folder.refused(format!("score m.json none.npy --per-sample {out}"), &[out, message]);
-        assert!(!stderr.contains("none.npy"), "{stderr}");
+    folder.write("w.csv", "1\n");
+    folder.write("old.npz", "old");
+    for name in ["folder.csv", "folder.json"] {
+        fs::create_dir(folder.path(name)).unwrap();
     }
-    for input in ["m.json", "x.csv"] {
-        folder.refused(format!("score m.json x.csv --per-sample {input}"), &["is an input"]);
+    // The result is checked first: the other model and the data do not even exist.
+    for (command, outs) in [
+        ("score m.json none.npy --per-sample", &["no/s.npy", "folder.csv", "x.csv/s.npy"][..]),
+        ("fit none.npy -k 1 -o", &["no/m.json", "folder.json", "m.txt"]),
+        ("fit none.npy -k 1 --checkpoint", &["no/c.json", "c.npz"]),
+        ("fit none.npy -k 1 --plot", &["no/p.svg", "folder.json"]),
+        ("predict none.json none.npy -o", &["no/k.npy", "folder.csv", "x.txt"]),
+        ("sample none.json -n 5 -o", &["no/x.npy", "folder.csv", "x.txt"]),
+        ("sample none.json -n 5 -o a.npy --labels", &["no/k.npy"]),
+        ("select none.npy -k 1:3 -o", &["no/m.json", "m.txt"]),
+        ("select none.npy -k 1:3 --plot", &["no/p.svg"]),
+        ("convert m.json", &["no/m.npz", "model", "model.txt"]),
+        ("bench likelihood --n 10 --plot", &["folder.csv"]),
+    ] {
+        for out in outs {
+            let message = match *out {
+                out if out.starts_with("no/") => "No such file",
+                out if out.starts_with("folder") => "directory",
+                "x.csv/s.npy" => "Not a directory",
+                "x.txt" => ".npy or .csv",
+                "c.npz" => "must end in .json",
+                _ => ".json or .npz",
+            };
+            let stderr = folder.refused(format!("{command} {out}"), &[out, message]);
+            assert!(!stderr.contains("none."), "{stderr}");
+        }
     }
-    folder.refused("bench likelihood --n 10 --plot folder", &["folder"]);
+    for (args, message) in [
+        ("score m.json x.csv --per-sample m.json", "m.json: is an input"),
+        ("score m.json x.csv --per-sample ./x.csv", "x.csv: is an input"),
+        ("fit x.csv -k 1 --plot x.csv", "x.csv: is an input"),
+        ("fit x.csv -k 1 --sample-weight w.csv --plot ./w.csv", "w.csv: is an input"),
+        ("fit x.csv -k 1 -o m.json --checkpoint ./m.json", "two results"),
+        ("predict m.json x.csv -o x.csv", "x.csv: is an input"),
+        ("predict none.json none.npy -o out.npy", "none.json: cannot read it: No such file"),
+        ("sample none.json -n 5 -o out.npy", "none.json: cannot read it: No such file"),
+        ("sample m.json -n 5 -o a.npy --labels ./a.npy", "two results"),
+        ("impute m.json x.csv -o x.csv", "x.csv: is an input"),
+        ("convert bad.json old.npz", "missing field"),
+        ("convert none.json new.npz", "No such file"),
+    ] {
+        folder.refused(args, &[message]);
+    }
 }
 
 fn model(part: &str, by: &str) -> String {
@@ -270,22 +303,4 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-#[test]
-fn conversions_that_fail_write_nothing() {
-    let folder = folder();
-    folder.write("m.json", MODEL);
-    folder.write("bad.json", "{}");
-    folder.write("old.npz", "old");
-    for (from, to, message) in [
-        ("bad.json", "old.npz", "missing field"),
-        ("bad.json", "new.npz", "missing field"),
-        ("none.json", "new.npz", "No such file"),
-        ("m.json", "model", ".json or .npz"),
-        ("m.json", "model.txt", ".json or .npz"),
-        ("m.json", "no/such/m.npz", "No such file"),
-    ] {
-        folder.refused(format!("convert {from} {to}"), &[message]);
-    }
 }

@@ -19,7 +19,7 @@ fn two(folder: &Folder) -> [Mixture; 2] {
 fn results_are_the_librarys() {
     let folder = folder();
     let [a, b] = two(&folder);
-    let read = |name: &str| read_model_with_summary(folder.path(name)).unwrap();
+    let read = |name: &str| read_model_with_summary::<Mixture>(folder.path(name)).unwrap();
     let all = folder.json("compare a.json b.json -n 1000 --seed 3 --json");
     let kl = a.kl_divergence(&b, 1000, 3).unwrap();
     assert_eq!(all["kl_divergence"]["value"], kl.value);

@@ -1,6 +1,5 @@
 //! The commands with good input.
 use crate::common::*;
-use ndarray::Array1;
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -70,34 +69,6 @@ fn every_form_of_the_same_data_scores_the_same() {
     assert_eq!(seen, 12);
 }
 
-#[test]
-fn spherical_models_and_single_columns() {
-    let folder = folder();
-    let model =
-        r#"{"version":1,"covariance_type":"spherical","weights":[0.5,0.5],"means":[[0],[1]],"covariances":[1,4]}"#;
-    folder.write("m.json", model);
-    folder.write("x.csv", "x\n0.5\n");
-    let row = folder.json("score m.json x.csv --device reference --json");
-    let density = |s: f64| (-0.125 / (s * s)).exp() / (s * std::f64::consts::TAU.sqrt());
-    let expected = (0.5 * density(1.0) + 0.5 * density(2.0)).ln();
-    // A few roundings in float64.
-    approx::assert_relative_eq!(row["log_likelihood"].as_f64().unwrap(), expected, max_relative = 1e-14);
-    assert_eq!(row["covariance_type"], "spherical");
-}
-
-#[test]
-fn per_sample_scores_are_written() {
-    let folder = folder();
-    folder.write("scores.npy", "old");
-    let text = folder.run("score data/iris3.json data/iris.csv --device reference --per-sample scores.npy");
-    assert_has(&text, &["scores.npy"]);
-    let scores: Array1<f64> = ndarray_npy::read_npy(folder.path("scores.npy")).unwrap();
-    let iris = gaussmix::io::read_data(data("iris.csv")).unwrap();
-    let (_, expected) = reference(&iris, &gaussmix::io::read_model(data("iris3.json")).unwrap());
-    assert_eq!(scores, expected);
-    assert_eq!(folder.names(), ["scores.npy"], "no temporary file is left");
-}
-
 #[cfg(unix)]
 #[test]
 fn outputs_keep_links_modes_and_special_files() {
@@ -109,6 +80,7 @@ fn outputs_keep_links_modes_and_special_files() {
     for out in ["link.npy", "new.npy", "/dev/null"] {
         folder.run(format!("score data/iris3.json data/iris.csv --per-sample {out}"));
     }
+    assert_eq!(folder.names(), ["link.npy", "new.npy", "real.npy"], "no temporary file is left");
     let mode = |name: &str| fs::metadata(folder.path(name)).unwrap().permissions().mode() & 0o777;
     assert!(fs::symlink_metadata(folder.path("link.npy")).unwrap().is_symlink());
     assert_eq!(mode("real.npy"), 0o640);
@@ -366,6 +338,23 @@ fn wrong_use_is_exit_code_2() {
         "bench likelihood --n ten",
         "bench likelihood --seconds nan",
         "devices -v -q",
+        "fit x.csv",
+        "fit x.csv -k 0",
+        "fit x.csv -k -3",
+        "fit x.csv -k 3 --covariance-type banana",
+        "fit x.csv -k 3 --init-params magic",
+        "fit x.csv -k 3 --n-init 0",
+        "fit x.csv -k 3 --freeze all",
+        "fit x.csv -k 3 --memory lots",
+        "fit x.csv --init m.json --n-init 3",
+        "select x.csv",
+        "select x.csv -k 0:3",
+        "select x.csv -k 5:3",
+        "select x.csv -k 1:3 --criterion luck",
+        "select x.csv -k 1:3 --covariance-type full,round",
+        "predict m.json x.csv",
+        "sample m.json -o x.npy",
+        "sample m.json -n 0 -o x.npy",
         "completions cmd",
         "man",
     ] {
@@ -411,16 +400,6 @@ fn a_closed_pipe_is_quiet() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert!(output.status.success());
     }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_is_a_failure() {
-    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    let status = Command::new(env!("CARGO_BIN_EXE_gmm")).arg("devices").stdout(full()).stderr(full()).status().unwrap();
-    assert_eq!(status.code(), Some(1));
-    let args = "score data/iris3.json data/iris.csv --per-sample /dev/full";
-    folder().refused(args, &["/dev/full: cannot write it: No space left on device"]);
 }
 
 /// Each script names commands and options, and bash completes with its own.

@@ -1,6 +1,6 @@
 //! Helpers of the program's tests.
 #![allow(dead_code, reason = "tests/cuda.rs uses a part of it")]
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchWriter};
 use assert_cmd::Command;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use gaussmix::model::{Covariances, Mixture};
@@ -425,11 +425,17 @@ pub fn archive(path: &Path, members: &[(impl AsRef<str>, Vec<u8>)], method: Comp
     archive.finish().unwrap();
 }
 
+/// Writes a table in batches of some rows.
+pub fn write_batches(mut writer: impl RecordBatchWriter, table: &RecordBatch, rows: usize) {
+    for start in (0..table.num_rows()).step_by(rows) {
+        writer.write(&table.slice(start, rows.min(table.num_rows() - start))).unwrap();
+    }
+    writer.close().unwrap();
+}
+
 /// Returns the bytes of a Parquet file.
 pub fn parquet(batch: &RecordBatch, properties: Option<WriterProperties>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), properties).unwrap();
-    writer.write(batch).unwrap();
-    writer.close().unwrap();
+    write_batches(ArrowWriter::try_new(&mut bytes, batch.schema(), properties).unwrap(), batch, usize::MAX);
     bytes
 }

@@ -207,16 +207,6 @@ fn lines_of_any_width_are_read() {
 }
 
 #[test]
-fn a_plot_is_xml_whatever_the_names_are() {
-    let folder = folder();
-    folder.write("x.csv", "\u{1b}x,b&<\n0,0.5\n1,1.5\n3,1\n");
-    folder.run("fit x.csv -k 1 --plot x.svg");
-    let svg = folder.text("x.svg");
-    assert!(svg.contains("\\u{1b}x") && svg.contains("b&amp;&lt;"), "{svg}");
-    assert!(!svg.contains(|c: char| c.is_control() && !"\n\r\t".contains(c)));
-}
-
-#[test]
 fn a_header_may_be_of_numbers() {
     let x = arr2(&[[0.1, 0.5, 0.25], [0.4, 0.2, 0.75]]);
     let body = "0.1,0.5,0.25\n0.4,0.2,0.75\n";

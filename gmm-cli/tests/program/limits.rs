@@ -21,14 +21,8 @@ fn batch() -> RecordBatch {
 fn arrow_lengths_must_agree() {
     let batch = batch();
     let (mut file, mut stream) = (Vec::new(), Vec::new());
-    let mut writer = arrow_ipc::writer::FileWriter::try_new(&mut file, &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
-    drop(writer);
-    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut stream, &batch.schema()).unwrap();
-    writer.write(&batch).unwrap();
-    writer.finish().unwrap();
-    drop(writer);
+    write_batches(arrow_ipc::writer::FileWriter::try_new(&mut file, &batch.schema()).unwrap(), &batch, 60);
+    write_batches(arrow_ipc::writer::StreamWriter::try_new(&mut stream, &batch.schema()).unwrap(), &batch, 60);
     let folder = folder();
     for (name, good) in [("x.feather", file), ("x.arrows", stream)] {
         let length = 60i64.to_le_bytes();

@@ -1,7 +1,5 @@
 //! `gmm mcmc`.
 use crate::common::*;
-use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -71,37 +69,13 @@ fn the_order_is_that_of_a_feature_by_name_or_by_number() {
     assert_eq!(draws("petal_length_cm", columns), draws("0", columns));
 }
 
-fn default_r_hat(data: &str, order: &str, sampler: &str) -> f64 {
-    let folder = folder();
-    let report =
-        folder.json(format!("mcmc {data} -k 3 --order {order} --sampler {sampler} --device cpu -o post --json"));
-    println!("{sampler}: R-hat {}, {} s", report["max_r_hat"], report["seconds"]);
-    report["max_r_hat"].as_f64().unwrap()
-}
-
 #[test]
 fn every_sampler_converges_on_iris_by_default() {
-    for sampler in ["nuts", "metropolis", "ensemble"] {
-        // R-hat was at most 1.02 in trials with five seeds.
-        let r_hat = default_r_hat("data/iris.csv", "2", sampler);
-        assert!(r_hat < 1.05, "{sampler}: {r_hat}");
-    }
-}
-
-#[test]
-#[ignore = "needs scikit-learn's wine data: GMM_SKLEARN=the folder of the installed package `sklearn`"]
-fn every_sampler_converges_on_wine_by_default() {
-    let package = std::env::var("GMM_SKLEARN").expect("GMM_SKLEARN names the folder of the package sklearn");
-    let text = fs::read_to_string(Path::new(&package).join("datasets/data/wine_data.csv")).unwrap();
-    // The first line has sizes and names, the last column the class.
-    let rows: Vec<&str> = text.lines().skip(1).map(|line| line.rsplit_once(',').unwrap().0).collect();
-    assert_eq!(rows.len(), 178);
     let folder = folder();
-    let path = folder.path("wine.csv");
-    fs::write(&path, rows.join("\n")).unwrap();
     for sampler in ["nuts", "metropolis", "ensemble"] {
-        let r_hat = default_r_hat(path.to_str().unwrap(), "0", sampler);
-        assert!(r_hat < 1.05, "{sampler}: {r_hat}");
+        let report = folder.json(iris(&format!("--sampler {sampler} -o {sampler} --json")));
+        // R-hat was at most 1.02 in trials with five seeds.
+        assert!(number(&report, "max_r_hat") < 1.05, "{sampler}: {report}");
     }
 }
 

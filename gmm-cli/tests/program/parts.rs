@@ -16,7 +16,7 @@ fn conditions_and_margins_are_the_librarys() {
     let folder = folder();
     let names = named(&folder);
     let mixture = folder.model("model.json");
-    let read = |name: &str| read_model_with_summary(folder.path(name)).unwrap();
+    let read = |name: &str| read_model_with_summary::<gaussmix::model::Mixture>(folder.path(name)).unwrap();
     folder.run("condition model.json petal_length_cm=4.2 -o c.json");
     let (given, summary) = read("c.json");
     assert_eq!(given, mixture.condition(&[(2, 4.2)]).unwrap());

@@ -23,19 +23,6 @@ fn every_signal_keeps_the_model_so_far() {
     assert_eq!(folder.names(), ["HUP.json", "INT.json", "TERM.json"]);
 }
 
-#[test]
-fn sigterm_keeps_a_selection_and_a_chain() {
-    let folder = folder();
-    let select = "select data/speech.npy -k 1:4000 --covariance-type diag --tol 0 --max-iter 20 -o m.json --device cpu";
-    let note = folder.ended_by("TERM", select);
-    assert!(note.starts_with("note: interrupted; the best of "), "{note}");
-    let chain = "mcmc data/iris.csv -k 3 --order 2 --sampler metropolis --draws 1000000";
-    let more = "--warmup 100 --thin 5000 --chains 2 --device cpu -o run";
-    let note = folder.ended_by("TERM", format!("{chain} {more}"));
-    assert!(note.starts_with("note: interrupted; "), "{note}");
-    assert_eq!(folder.names(), ["m.json", "run.partial-1.csv", "run.partial-2.csv", "run.partial.npz"]);
-}
-
 /// A program started by `nohup` continues when its terminal is closed.
 #[test]
 fn an_ignored_sighup_stays_ignored() {
@@ -129,33 +116,55 @@ fn a_killed_run_leaves_no_unfinished_result() {
     panic!("no run was seen to write its results");
 }
 
-/// SIGXFSZ silently ends a program that does not ignore it.
+/// Every result that a disk cannot take is an error, and so is the output of --help; a file that existed stays.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_limit_of_the_size_of_files_is_an_error() {
+fn a_full_disk_is_an_error() {
     let folder = folder();
-    for args in [
-        "sample data/iris3.json -n 100000 -o x.npy",
-        "sample data/iris3.json -n 100000 -o x.csv",
-        "sample data/iris3.json -n 100000 -o x.parquet",
-        "mcmc data/iris.csv -k 1 --warmup 50 --draws 500 --chains 2 -o run",
-    ] {
-        folder.too_large(8, args);
+    for name in ["full.npy", "full.csv", "full.json", "full.npz", "full.svg"] {
+        std::os::unix::fs::symlink("/dev/full", folder.path(name)).unwrap();
     }
-}
-
-/// The output of --help and --version is a result too.
-#[cfg(target_os = "linux")]
-#[test]
-fn help_that_cannot_be_written_is_a_failure() {
-    for args in ["--help", "fit --help", "--version"] {
+    for args in [
+        "fit data/iris.csv -k 2 -o full.json",
+        "fit data/iris.csv -k 2 -o full.npz",
+        "fit data/iris.csv -k 2 --checkpoint full.json",
+        "fit data/iris.csv -k 2 --plot full.svg",
+        "score data/iris3.json data/iris.csv --per-sample full.npy",
+        "predict data/iris3.json data/iris.csv -o full.npy",
+        "predict data/iris3.json data/iris.csv --proba -o full.csv",
+        "sample data/iris3.json -n 10 -o full.npy",
+        "sample data/iris3.json -n 10 -o /dev/null --labels full.csv",
+        "select data/iris.csv -k 1:2 -o full.npz",
+        "select data/iris.csv -k 1:2 --plot full.svg",
+        "convert data/iris3.json full.json",
+    ] {
+        // An output before the full one may have been announced.
+        let (_, stderr) = folder.output(1, args);
+        assert_has(&stderr, &["full.", "cannot write it: No space left on device"]);
+    }
+    let of_help = "error: cannot write to standard output: No space left";
+    for (args, message) in
+        [("--help", of_help), ("fit --help", of_help), ("--version", of_help), ("devices", "error: No space left")]
+    {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_gmm"));
         let output = program.args(args.words()).stdout(full).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        assert!(stderr.contains("cannot write to standard output: No space left"), "{stderr}");
-        folder().run(args);
+        assert!(stderr.contains(message), "{args}: {stderr}");
+        folder.run(args);
+    }
+    // SIGXFSZ silently ends a program that does not ignore it.
+    folder.write("old.json", "old");
+    folder.write("old.csv", "old");
+    for (blocks, args) in [
+        (1, "fit data/speech.npy -k 8 --covariance-type diag -o old.json"),
+        (1, "sample data/iris3.json -n 100000 -o old.csv"),
+        (8, "sample data/iris3.json -n 100000 -o x.npy"),
+        (8, "sample data/iris3.json -n 100000 -o x.parquet"),
+        (8, "mcmc data/iris.csv -k 1 --warmup 50 --draws 500 --chains 2 -o run"),
+    ] {
+        folder.too_large(blocks, args);
     }
 }
 

@@ -6,6 +6,8 @@ use arrow_array::{
     StringArray, UInt8Array,
 };
 use flate2::write::GzEncoder;
+use gaussmix::data::Samples;
+use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use ndarray::Array2;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -44,11 +46,8 @@ fn write_arrow(path: &Path, columns: &Columns, compression: Option<arrow_ipc::Co
     let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
     let batch = batch(columns);
     let file = fs::File::create(path).unwrap();
-    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
-    for start in (0..batch.num_rows()).step_by(rows) {
-        writer.write(&batch.slice(start, rows.min(batch.num_rows() - start))).unwrap();
-    }
-    writer.finish().unwrap();
+    let writer = arrow_ipc::writer::FileWriter::try_new_with_options(file, &batch.schema(), options).unwrap();
+    write_batches(writer, &batch, rows);
 }
 
 /// Returns the table as a stream of Arrow IPC, in batches of 40 rows.
@@ -56,13 +55,8 @@ fn arrow_stream(columns: &Columns, compression: Option<arrow_ipc::CompressionTyp
     let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(compression).unwrap();
     let batch = batch(columns);
     let mut bytes = Vec::new();
-    let mut writer =
-        arrow_ipc::writer::StreamWriter::try_new_with_options(&mut bytes, &batch.schema(), options).unwrap();
-    for start in (0..batch.num_rows()).step_by(40) {
-        writer.write(&batch.slice(start, 40.min(batch.num_rows() - start))).unwrap();
-    }
-    writer.finish().unwrap();
-    drop(writer);
+    let writer = arrow_ipc::writer::StreamWriter::try_new_with_options(&mut bytes, &batch.schema(), options).unwrap();
+    write_batches(writer, &batch, 40);
     bytes
 }
 
@@ -499,7 +493,7 @@ fn tables_that_change_are_named_as_the_cause() {
 /// The numbers take 62 MB, in row groups that all exceed the process's memory limit.
 #[cfg(target_os = "linux")]
 #[test]
-fn parquet_larger_than_memory_is_read_in_chunks() {
+fn parquet_larger_than_memory_is_scored_and_labelled_in_chunks() {
     let folder = folder();
     folder.write("m.json", MODEL);
     let (rows, repeats) = (4000, 650);
@@ -519,6 +513,7 @@ fn parquet_larger_than_memory_is_read_in_chunks() {
     let run = go("--memory 15M --json --per-sample s.npy --columns x0,x1,x2");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let labels = ReferenceEvaluator::new(Samples::from_f64(pattern.view()).unwrap()).predict(&mixture()).unwrap();
     let (total, scores) = reference(&gaussmix::io::Data::F64(pattern), &mixture());
     // Both in float64.
     approx::assert_relative_eq!(number(&report, "mean_log_likelihood"), total / rows as f64, max_relative = 1e-10);
@@ -527,4 +522,9 @@ fn parquet_larger_than_memory_is_read_in_chunks() {
     for (i, &v) in read.iter().enumerate() {
         approx::assert_relative_eq!(v, scores[i % rows], max_relative = 1e-10);
     }
+    let run = folder.limited("-d 49152", "predict m.json x.parquet --memory 15M --columns x0,x1,x2 -o k.npy");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let read: ndarray::Array1<i64> = ndarray_npy::read_npy(folder.path("k.npy")).unwrap();
+    assert_eq!(read.len(), rows * repeats);
+    assert!(read.iter().enumerate().all(|(i, &label)| label as usize == labels[i % rows]));
 }

@@ -30,7 +30,8 @@ fn the_posterior_is_the_librarys() {
     for t in CovarianceType::ALL {
         let report = folder.fit(format!("{FIT} m.json --covariance-type {t}"));
         let (expected, log_likelihood) = library(&x, &BayesianGaussianMixtureParams::new(6).covariance_type(t));
-        let (posterior, summary) = gaussmix::io::read_variational_model(folder.path("m.json")).unwrap();
+        let (posterior, summary) =
+            gaussmix::io::read_model_with_summary::<VariationalMixture>(folder.path("m.json")).unwrap();
         assert_eq!(posterior, expected.mixture);
         assert_eq!((summary.n_iter, summary.converged), (Some(expected.n_iter() as u64), Some(true)));
         let names = "alive converged covariance_type d device elbo k kernel log_likelihood lower_bound n n_iter precision seconds weight_concentration_prior_type";
@@ -75,7 +76,7 @@ fn the_prior_is_the_one_that_is_given() {
         folder
             .fit(format!("{FIT} m.npz --covariance-type {t} --covariance-prior {given} --mean-prior {mean} {numbers}"));
         let expected = library(&x, &params.clone().covariance_type(t).covariance_prior(covariance)).0;
-        let (posterior, _) = gaussmix::io::read_variational_model(folder.path("m.npz")).unwrap();
+        let (posterior, _) = gaussmix::io::read_model_with_summary::<VariationalMixture>(folder.path("m.npz")).unwrap();
         assert_eq!(posterior, expected.mixture, "{t}");
     }
 }
@@ -190,7 +191,7 @@ fn the_bound_selects() {
     }
     let (best, expected) = best.unwrap();
     assert_eq!((&report["criterion"], &report["best"]), (&"elbo".into(), &rows[best]));
-    let (written, _) = gaussmix::io::read_variational_model(folder.path("m.json")).unwrap();
+    let (written, _) = gaussmix::io::read_model_with_summary::<VariationalMixture>(folder.path("m.json")).unwrap();
     assert_eq!(written, expected.mixture);
     assert_eq!(report["best"]["alive"], 3);
     let text = folder.run(format!("{args} {more}"));
@@ -203,7 +204,7 @@ fn a_checkpoint_goes_on_to_the_same_bits() {
     clouds(&folder);
     let go = |output: &str, max_iter: &str, checkpoint: &str| {
         folder.fit(format!("{FIT} {output} --tol 1e-9 --max-iter {max_iter} --checkpoint {checkpoint}"));
-        gaussmix::io::read_variational_model(folder.path(output)).unwrap().0
+        gaussmix::io::read_model_with_summary::<VariationalMixture>(folder.path(output)).unwrap().0
     };
     let whole = go("whole.json", "40", "whole-checkpoint.json");
     go("begun.json", "7", "c.json");
@@ -231,7 +232,7 @@ fn standardised_units_and_frozen_parts() {
     standard.apply(z.view_mut(), |v| v);
     let params = BayesianGaussianMixtureParams::new(6).mean_prior(array![-1.0, 2.0]).standardized(&standard).unwrap();
     let expected = standard.restore_fit(&library(&z, &params).0).unwrap();
-    let read = |name: &str| gaussmix::io::read_variational_model(folder.path(name)).unwrap().0;
+    let read = |name: &str| gaussmix::io::read_model_with_summary::<VariationalMixture>(folder.path(name)).unwrap().0;
     assert_eq!(read("m.json"), expected.mixture);
     assert_eq!(number(&report, "elbo"), expected.elbo());
     let frozen = folder

@@ -1,10 +1,9 @@
-//! The use of a model: `gmm predict`, `gmm sample`, `gmm select`, and `gmm score` of data larger than memory.
+//! The use of a model: `gmm predict`, `gmm sample` and `gmm select`.
 use crate::common::*;
 use gaussmix::evaluator::{Evaluator, ReferenceEvaluator};
 use gaussmix::model::{CovarianceType, Mixture, Predict};
 use ndarray::{Array1, Array2};
 use serde_json::Value;
-use std::fs;
 
 fn samples() -> ReferenceEvaluator {
     ReferenceEvaluator::new(gaussmix::io::read_data(data("iris.csv")).unwrap().samples().unwrap())
@@ -156,22 +155,6 @@ fn bad_input() {
     folder.write("m.json", MODEL);
     folder.write("x.csv", "1,2\n3,4\n");
     folder.write("far.csv", "0,0,0\n1,1,1\n1e200,0,0\n");
-    fs::create_dir(folder.path("folder.csv")).unwrap();
-    // Results are checked first: these models and data do not exist.
-    for command in ["predict none.json none.npy", "sample none.json -n 5"] {
-        for (out, message) in [("no/such.npy", "No such file"), ("folder.csv", "directory"), ("x.txt", ".npy or .csv")]
-        {
-            folder.refused(format!("{command} -o {out}"), &[out, message]);
-        }
-        folder.refused(format!("{command} -o out.npy"), &["none.json", "No such file"]);
-    }
-    folder.refused("sample none.json -n 5 -o a.npy --labels no/such.npy", &["no/such.npy"]);
-    folder.refused("sample m.json -n 5 -o a.npy --labels ./a.npy", &["two results"]);
-    folder.refused("select none.npy -k 1:3 -o no/m.json", &["no/m.json", "No such file"]);
-    folder.refused("select none.npy -k 1:3 -o m.txt", &["m.txt", ".json or .npz"]);
-    folder.refused("select none.npy -k 1:3 --plot no/p.svg", &["no/p.svg", "No such file"]);
-    folder.refused("predict m.json x.csv -o x.csv", &["x.csv: is an input"]);
-    folder.refused("score m.json x.csv --per-sample ./x.csv", &["is an input"]);
     // A model and data with different numbers of features. No result file is left.
     for more in ["", "--proba"] {
         folder.refused(format!("predict m.json x.csv -o k.npy {more}"), &["m.json", "[2, 3]", "[2, 2]"]);
@@ -180,90 +163,4 @@ fn bad_input() {
     folder.refused("select x.csv -k 3:5", &["x.csv", "2 samples", "3 components"]);
     folder.refused("select x.csv -k 5 --merge", &["x.csv", "2 samples", "5 components"]);
     folder.refused("select x.csv -k 1 --sample-weight far.csv", &["far.csv", "[3, 3]"]);
-    for args in [
-        "select x.csv",
-        "select x.csv -k 0:3",
-        "select x.csv -k 5:3",
-        "select x.csv -k 1:3 --criterion luck",
-        "select x.csv -k 1:3 --covariance-type full,round",
-        "predict m.json x.csv",
-        "sample m.json -o x.npy",
-        "sample m.json -n 0 -o x.npy",
-    ] {
-        folder.fails(2, args);
-    }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_disk_that_fills() {
-    let folder = folder();
-    for name in ["full.npy", "full.csv", "full.json", "full.npz", "full.svg"] {
-        std::os::unix::fs::symlink("/dev/full", folder.path(name)).unwrap();
-    }
-    for args in [
-        "predict data/iris3.json data/iris.csv -o full.npy",
-        "predict data/iris3.json data/iris.csv --proba -o full.csv",
-        "sample data/iris3.json -n 10 -o full.npy",
-        "sample data/iris3.json -n 10 -o /dev/null --labels full.csv",
-        "select data/iris.csv -k 1:2 -o full.npz",
-        "select data/iris.csv -k 1:2 --plot full.svg",
-        "convert data/iris3.json full.json",
-    ] {
-        // An output before the full one may have been announced.
-        let (_, stderr) = folder.output(1, args);
-        assert_has(&stderr, &["full.", "No space left on device"]);
-    }
-    // A file may have at most one block here. The old file stays, and no other appears.
-    folder.write("old.csv", "old");
-    for out in ["old.csv", "new.npy"] {
-        folder.too_large(1, format!("sample data/iris3.json -n 100000 -o {out}"));
-    }
-}
-
-/// The data is larger than the process's memory limit.
-#[cfg(target_os = "linux")]
-#[test]
-fn data_larger_than_memory_is_scored_and_labelled_in_chunks() {
-    let folder = folder();
-    // The same 4000 samples repeated, 72 MB in float32.
-    let speech = gaussmix::io::read_data(data("speech.npy")).unwrap();
-    let gaussmix::io::Data::F32(x) = &speech else { panic!("float32") };
-    let pattern = x.slice(ndarray::s![..4000, ..]).to_owned();
-    let repeats = 350;
-    let body = bytes(&pattern.mapv(f64::from), false, |v| (v as f32).to_le_bytes()).repeat(repeats);
-    let n = 4000 * repeats;
-    folder.write("x.npy", npy("'<f4'", false, &format!("({n}, 13)"), &body));
-    drop(body);
-    // The limit of 48 MiB is on anonymous memory.
-    let go = |args: &str| folder.limited("-d 49152", args);
-    assert!(!go("score data/speech8.json x.npy --device cpu --memory 1G").status.success(), "the limit does not bite");
-    let run = go("score data/speech8.json x.npy --memory 15M --per-sample s.npy --json");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
-    let model = gaussmix::io::read_model(data("speech8.json")).unwrap();
-    let mut reference = ReferenceEvaluator::new(gaussmix::data::Samples::from_f32(pattern.view()).unwrap());
-    let scores = reference.score_samples(&model).unwrap();
-    // The engine's bound for float32.
-    approx::assert_relative_eq!(
-        report["mean_log_likelihood"].as_f64().unwrap(),
-        scores.mean().unwrap(),
-        max_relative = 1e-7
-    );
-    let read: Array1<f64> = ndarray_npy::read_npy(folder.path("s.npy")).unwrap();
-    for (i, &v) in read.iter().enumerate() {
-        approx::assert_relative_eq!(v, scores[i % 4000], max_relative = 1e-5);
-    }
-    let run = go("predict data/speech8.json x.npy --memory 15M -o k.npy");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let labels: Array1<i64> = ndarray_npy::read_npy(folder.path("k.npy")).unwrap();
-    let truth = reference.predict_proba(&model).unwrap();
-    // A label may differ from the reference's only if two components are equally probable to float32.
-    for (i, &label) in labels.iter().enumerate() {
-        let row = truth.row(i % 4000);
-        let most = row.iter().copied().fold(0.0, f64::max);
-        assert!(row[label as usize] >= most - 1e-3, "sample {i}: {label} of {row}");
-    }
-    assert_eq!(read.len(), n);
-    assert_eq!(labels.len(), n);
 }

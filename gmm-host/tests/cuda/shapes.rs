@@ -4,12 +4,13 @@
 //! Tolerances: float64 10⁻¹⁰ relative; float32 as each test says.
 use crate::common::estep::{self, Subject};
 use crate::common::{
-    Allowed, CUDA_BACKENDS, agreement, assert_close, assert_evaluators_agree, assert_fits_close, blobs, cuda, mixture,
-    normal, reference, reference_in_threads, sizes, weights, with_means,
+    Allowed, CUDA_BACKENDS, agreement, assert_all_close, assert_close, assert_evaluators_agree, assert_fits_close,
+    blobs, cuda, mixture, normal, reference, reference_in_threads, sizes, weights, with_means,
 };
 use crate::gpu_harness::{Test, warpgroups};
 use gmm_host::{
-    CovarianceType, Covariances, Device, Error, Evaluator, GaussianMixtureParams, InitParams, Samples, Statistics, load,
+    CovarianceType, Covariances, CudaEvaluator, Device, Error, Evaluator, GaussianMixtureParams, InitParams, Samples,
+    Statistics, load,
 };
 use ndarray::{Array1, Array2};
 use std::time::Instant;
@@ -40,7 +41,6 @@ pub fn tests() -> Vec<Test> {
         ("errors_leave_it_usable", errors_leave_it_usable),
         ("fits_agree_with_scikit_learn", fits_agree_with_scikit_learn),
         ("fits_agree_with_the_cpu", fits_agree_with_the_cpu),
-        ("auto_takes_weights_and_float64", auto_takes_weights_and_float64),
     ]
 }
 
@@ -275,11 +275,14 @@ fn chunks_equal_the_whole() {
             let samples = backend.samples(x.view(), Some(w.view()));
             let mut whole = cuda(samples.clone(), None, None);
             assert!(whole.is_resident());
+            // The first is nearly the smallest: chunks of 512 samples.
             for limit in [512 * 7 * 8 * 2, 300_000, 1_300_000] {
                 let mut chunked = cuda(samples.clone(), None, Some(limit));
                 assert!(!chunked.is_resident());
                 let what = format!("{}, {t}, limit {limit}", backend.name);
                 let tolerance = backend.tolerance(1e-12, 1e-6);
+                let batch = |e: &mut CudaEvaluator<'_>| e.log_likelihood_batch(&[m.clone(), m.clone()]).unwrap();
+                assert_all_close(&what, batch(&mut chunked), batch(&mut whole), tolerance, 1.0);
                 let (a, b) = (chunked.log_likelihood(&m).unwrap(), whole.log_likelihood(&m).unwrap());
                 assert_close(&what, a, b, tolerance, 1.0);
                 assert_eq!(a.to_bits(), chunked.log_likelihood(&m).unwrap().to_bits(), "{what}");
@@ -392,17 +395,4 @@ fn a_start_costs_less_than_ten_iterations() {
             assert!(start < 1e-3 || start < whole - start, "{t} {init}");
         }
     }
-}
-
-fn auto_takes_weights_and_float64() {
-    let n = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
-    let (x, w) = (normal(54, n, 13, 0.0), weights(n));
-    let m = mixture(55, CovarianceType::Full, 8, 13, 0.0);
-    let samples = Samples::from_f64(x.view()).unwrap().with_weights(w.view()).unwrap();
-    let mut auto = load(Device::Auto, samples.clone(), &Default::default()).unwrap();
-    auto.sampling().unwrap().settle();
-    let truth = load(Device::Cpu, samples, &Default::default()).unwrap().log_likelihood(&m).unwrap();
-    assert_close("auto", auto.log_likelihood(&m).unwrap(), truth, 1e-11, 0.0);
-    println!("{:?}", auto.describe());
-    assert_eq!(auto.predict(&m).unwrap().len(), n);
 }

@@ -134,20 +134,6 @@ fn collapsing_components_neither_lower_the_bound_nor_lose_positive_definiteness(
 }
 
 #[test]
-fn the_lower_bound_never_falls() {
-    let x = normal(2, 400, 3, 0.0);
-    for t in CovarianceType::ALL {
-        for init in InitParams::ALL {
-            // With reg_covar the M-step is not quite the maximum; without it, only rounding may lower the bound.
-            let p = params(4, t).init_params(init).tol(0.0).reg_covar(0.0).max_iter(40).random_state(5);
-            let fit = fit(p, &mut reference(x.view()));
-            assert_eq!(fit.n_iter(), 40);
-            assert_rises(&format!("{t} {init}"), &fit.lower_bounds, |bound| 1e-13 * bound.abs());
-        }
-    }
-}
-
-#[test]
 fn the_same_seed_gives_the_same_bits_and_another_another_start() {
     let x = normal(3, 200, 2, 0.0);
     for init in InitParams::ALL {
@@ -159,20 +145,6 @@ fn the_same_seed_gives_the_same_bits_and_another_another_start() {
         assert_eq!(a.mixture == c.mixture, init == InitParams::Hierarchical, "{init}");
         assert_eq!((a.n_iter(), a.converged, a.lower_bound()), (0, false, f64::NEG_INFINITY));
     }
-}
-
-#[test]
-fn runs_differ_and_the_best_is_returned() {
-    let x = normal(4, 300, 2, 0.0);
-    let model =
-        params(5, CovarianceType::Full).n_init(4).init_params(InitParams::RandomFromData).max_iter(15).check().unwrap();
-    let mut bounds = vec![f64::NAN; 4];
-    let fit = watched(&model, &mut reference(x.view()), |i| bounds[i.run] = i.lower_bound);
-    for i in 0..4 {
-        assert!((0..i).all(|j| bounds[i] != bounds[j]), "{bounds:?}");
-        assert!(bounds[i] <= fit.lower_bound());
-    }
-    assert_eq!(fit.lower_bound(), bounds[fit.run]);
 }
 
 /// A start costs its passes over all samples (`MAX_LLOYD` in `init.rs`), here more samples than k-means' first subset.
@@ -278,36 +250,6 @@ fn convergence_is_scikit_learns() {
     assert!(fit.converged && fit.retained.is_empty());
     assert!((b[b.len() - 1] - b[b.len() - 2]).abs() < 1e-6);
     assert!(b.windows(2).rev().skip(1).all(|p| (p[1] - p[0]).abs() >= 1e-6));
-}
-
-#[test]
-fn frozen_parameters_stay_through_a_fit() {
-    let x = blobs(11, 150, 2);
-    let start = mixture(12, CovarianceType::Diag, 3, 2, 3.0);
-    let p = params(3, CovarianceType::Diag).start(start.clone()).tol(0.0).max_iter(10);
-    let frozen = |f| fit(p.clone().freeze(f), &mut reference(x.view())).mixture;
-    let m = frozen(Freeze { weights: true.into(), ..Freeze::default() });
-    assert!(m.weights() == start.weights() && m.means() != start.means());
-    let m = frozen(Freeze { means: true.into(), ..Freeze::default() });
-    assert!(m.means() == start.means() && m.covariances() != start.covariances());
-    let m = frozen(Freeze { covariances: true.into(), ..Freeze::default() });
-    assert!(m.covariances() == start.covariances() && m.weights() != start.weights());
-}
-
-#[test]
-fn integer_weights_fit_as_repeated_rows() {
-    let x = blobs(13, 60, 2);
-    let w = Array1::from_shape_fn(60, |i| ((i / 3) % 3) as f64);
-    let repeated: Vec<usize> = (0..60).flat_map(|i| std::iter::repeat_n(i, w[i] as usize)).collect();
-    let repeated = x.select(Axis(0), &repeated);
-    for t in CovarianceType::ALL {
-        let p = params(3, t).start(mixture(14, t, 3, 2, 5.0)).tol(0.0).max_iter(20);
-        let a = fit(p.clone(), &mut weighted(x.view(), w.view()));
-        let b = fit(p, &mut reference(repeated.view()));
-        // Twenty iterations amplify rounding by the slowest rate of EM.
-        assert_all_close("bounds", &a.lower_bounds, &b.lower_bounds, 1e-10, 1.0);
-        assert_mixtures_close("fits", &a.mixture, &b.mixture, 1e-9, 1.0);
-    }
 }
 
 /// Returns the samples in chunks of 40, 1, 80 and the rest.
@@ -640,26 +582,14 @@ fn bad_parameters_are_refused() {
     assert!(matches!(e, Error::NotPositiveDefinite { component: None, pivot: 1 }), "{e}");
     // Errors that depend on the data.
     let x = normal(27, 30, 2, 0.0);
+    let short = Statistics::from_responsibilities(x.view(), Array2::ones((29, 2)).view(), CovarianceType::Diag);
+    assert!(matches!(short, Err(Error::ShapeMismatch { .. })));
     let against = |p: GaussianMixtureParams| p.check().unwrap().fit(&mut reference(x.view())).unwrap_err();
     let given = [diag(2).means_init(m.means().to_owned()), diag(2).precisions_init(m.precisions()), diag(2).start(m)];
     for p in given {
         let e = against(p);
         assert!(matches!(e, Error::ShapeMismatch { .. }) && e.to_string().contains("data"), "{e}");
     }
-}
-
-#[test]
-fn given_responsibilities_make_statistics() {
-    let x = normal(28, 50, 2, 0.0);
-    let r = of_classes(50, 2, |i| i % 2);
-    let m =
-        Statistics::from_responsibilities(x.view(), r.view(), CovarianceType::Diag).unwrap().to_mixture(0.0).unwrap();
-    let even = x.slice(s![..;2, ..]);
-    assert_all_close("mean", m.means().row(0), even.mean_axis(Axis(0)).unwrap(), 1e-14, 1.0);
-    let Covariances::Diag(v) = m.covariances() else { unreachable!() };
-    assert_all_close("variance", v.row(0), even.var_axis(Axis(0), 0.0), 1e-13, 1.0);
-    let short = Statistics::from_responsibilities(x.view(), r.slice(s![..49, ..]), CovarianceType::Diag);
-    assert!(matches!(short, Err(Error::ShapeMismatch { .. })));
 }
 
 /// Returns the run that successive halving leaves, and each run's iterations, from the bounds of whole runs.
@@ -789,10 +719,10 @@ fn growing_is_never_worse_than_starts_alone() {
     assert!(matches!(refused, Err(Error::BadParameter { name: "freeze", .. })));
 }
 
-/// Returns ways to freeze three components: parts of them, and equal weights.
+/// Returns ways to freeze three components: all of them, parts of them, and equal weights.
 fn parts() -> impl Iterator<Item = Freeze> {
-    let texts =
-        "means=0,2 weights=1 covariances=1 weights=0,means=0,covariances=0 weights=equal weights=2,weights=equal";
+    let texts = "weights means covariances means=0,2 weights=1 covariances=1 weights=0,means=0,covariances=0 \
+        weights=equal weights=2,weights=equal";
     texts.split(' ').map(|text| text.parse().unwrap())
 }
 
@@ -817,7 +747,8 @@ fn single_components_stay_and_the_bound_never_falls() {
             }
             assert!((new.weights().sum() - 1.0).abs() < 1e-14);
             let free: Vec<f64> = (0..3).filter(|&c| !freeze.weights.has(c)).map(|c| new.weights()[c]).collect();
-            assert_eq!(free.iter().all(|w| *w == free[0]), freeze.equal_weights, "{t} {freeze}");
+            let equal = !free.is_empty() && free.iter().all(|w| *w == free[0]);
+            assert_eq!(equal, freeze.equal_weights, "{t} {freeze}");
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The fourteen covariance models against R's mclust 6.0.0 (R 4.2.2).
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceModel, CpuEvaluator, Criterion, Error, Evaluator, GaussianMixtureParams,
-    Hierarchy, InitParams, MapPrior, Me, Samples, Standardization, Statistics, Transformation, me, quantile_classes,
-    select,
+    BayesianGaussianMixtureParams, CovarianceModel, CpuEvaluator, Error, Evaluator, GaussianMixtureParams, Hierarchy,
+    InitParams, MapPrior, Me, Samples, Standardization, Statistics, Transformation, me, quantile_classes,
 };
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array1, Array2, Axis, array};
@@ -207,17 +206,6 @@ fn the_table_of_iris_is_that_of_mclust() {
             assert!(same, "{name}, {k}: {bic} where mclust has {of_mclust}");
         }
     }
-    // By `select`, whose fits end at smaller changes.
-    let mut evaluator = CpuEvaluator::of_this_thread(Samples::from_f64(x.view()).unwrap());
-    let params = GaussianMixtureParams::new(1).init_params(InitParams::Hierarchical).reg_covar(0.0).tol(1e-7);
-    let params = params.max_iter(1000);
-    let all = &CovarianceModel::ALL;
-    let chosen = select(&mut evaluator, &params, &[1, 2, 3], all, Criterion::Bic, &mut go).unwrap();
-    let best = chosen.table[chosen.best];
-    assert_eq!((best.covariance_type, best.n_components), (CovarianceModel::VEV, 2));
-    assert!((best.criterion - 561.7284621).abs() < 1e-3, "{best:?}");
-    let icl = select(&mut evaluator, &params, &[2], &[CovarianceModel::VEV], Criterion::Icl, &mut go).unwrap();
-    assert!((icl.table[0].criterion - 561.72887565114).abs() < 1e-3, "{:?}", icl.table[0]);
 }
 
 /// Of every model the likelihood never falls (but of VVE), the covariances share what the name says, a resumed fit has
@@ -275,7 +263,7 @@ fn fits_of_every_model_keep_its_parts() {
 #[test]
 fn weights_count_as_repetitions_under_every_model() {
     let x = blobs(8, 60, 2);
-    let counts: Vec<usize> = (0..60).map(|i| 1 + i % 3).collect();
+    let counts: Vec<usize> = (0..60).map(|i| (i / 3) % 3).collect();
     let rows: Vec<usize> = (0..60).flat_map(|i| vec![i; counts[i]]).collect();
     let (repeated, weights) = (x.select(Axis(0), &rows), counts.iter().map(|v| *v as f64).collect::<Array1<f64>>());
     for model in CovarianceModel::ALL {
@@ -284,7 +272,8 @@ fn weights_count_as_repetitions_under_every_model() {
         let of_weights = params.fit(&mut weighted(x.view(), weights.view()) as &mut dyn Evaluator).unwrap();
         let of_repeated = params.fit(&mut reference(repeated.view()) as &mut dyn Evaluator).unwrap();
         // The ends of alternations in an M-step differ by √ε.
-        assert!((of_weights.lower_bound() - of_repeated.lower_bound()).abs() < 1e-7, "{model}");
+        let tolerance = if model.shares() { 1e-7 } else { 1e-10 };
+        assert!((of_weights.lower_bound() - of_repeated.lower_bound()).abs() < tolerance, "{model}");
     }
 }
 

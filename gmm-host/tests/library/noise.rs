@@ -209,29 +209,6 @@ fn a_fit_recovers_the_truth_and_its_bound_never_falls() {
 }
 
 #[test]
-fn a_permutation_of_the_features_permutes_the_fit() {
-    let (x, noise, _) = measurements(600);
-    let (swapped, of_swapped) = (x.select(Axis(1), &[1, 0]), noise.select(Axis(1), &[1, 0]).select(Axis(2), &[1, 0]));
-    let start = Mixture::new(
-        array![0.4, 0.6],
-        array![[-1.0, 0.0], [1.0, 0.5]],
-        Covariances::Full(array![[[1.0, 0.2], [0.2, 1.5]], [[2.0, 0.0], [0.0, 1.0]]]),
-    )
-    .unwrap();
-    let Covariances::Full(v) = start.covariances() else { unreachable!() };
-    let covariances = Covariances::Full(v.select(Axis(1), &[1, 0]).select(Axis(2), &[1, 0]));
-    let means = start.means().select(Axis(1), &[1, 0]);
-    let of_swap = Mixture::new(start.weights().to_owned(), means, covariances).unwrap();
-    let run = |x: &Array2<f64>, noise: &Array3<f64>, start: Mixture| {
-        let samples = with_noise(x.view(), Noise::covariances(noise.view()).unwrap());
-        let params = GaussianMixtureParams::new(2).device(Device::Cpu).max_iter(30).tol(0.0).start(start);
-        params.fit(samples).unwrap().mixture
-    };
-    let (a, b) = (run(&x, &noise, start), run(&swapped, &of_swapped, of_swap));
-    assert_all_close("means", a.means().select(Axis(1), &[1, 0]), b.means(), 1e-9, 1.0);
-}
-
-#[test]
 fn chunks_shards_and_labels_carry_the_noise() {
     let (x, noise, m) = measurements(700);
     let projection = Array3::from_shape_fn((700, 2, 2), |(i, a, b)| f64::from(a == b) + 0.1 * (i % 3) as f64);

@@ -120,14 +120,3 @@ fn errors_name_the_row_of_all_samples() {
     assert!(matches!(different, Err(Error::ShapeMismatch { what: "a shard", .. })));
     assert!(matches!(ShardedEvaluator::new(vec![]), Err(Error::EmptyData { .. })));
 }
-
-#[test]
-fn several_gpus_need_a_gpu() {
-    let x = samples(10, 1);
-    let loaded = load("cuda:all".parse().unwrap(), Samples::from_f64(x.view()).unwrap(), &LoadOptions::new());
-    match loaded {
-        // With one GPU it is that GPU.
-        Ok(data) => assert!(data.describe().device.contains("cuda:0")),
-        Err(error) => assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}"),
-    }
-}

@@ -1,9 +1,8 @@
 //! Starts given by a caller, for one fit and for many, and selection among models of any method.
 use crate::common::{blobs, go, of_classes, reference, watched};
 use gmm_host::{
-    BayesianGaussianMixtureParams, Checked, CovarianceType, Em, Error, Evaluator, Fit, FitOptions, Fitting,
-    GaussianMixtureParams, InitParams, ManyStarts, MapPrior, Mixture, Ranked, Result, RunStart, Samples,
-    Standardization, Starts, Statistics, VariationalMixture, Watch, fit_many, select_by,
+    Checked, CovarianceType, Em, Error, Evaluator, Fit, FitOptions, Fitting, GaussianMixtureParams, InitParams,
+    ManyStarts, MapPrior, Mixture, Result, RunStart, Samples, Standardization, Starts, Statistics, Watch, fit_many,
 };
 use ndarray::{Array2, Axis, array};
 use std::sync::Mutex;
@@ -163,29 +162,6 @@ fn many_fits_take_starts_and_each_has_its_options() {
             }
         }
     }
-}
-
-#[derive(Debug)]
-struct Elbo(usize, f64);
-
-impl Ranked for Elbo {
-    fn criterion(&self) -> f64 {
-        -self.1
-    }
-}
-
-#[test]
-fn posteriors_are_selected_by_their_bound() {
-    let x = blobs(4, 150, 2);
-    let model = |k| BayesianGaussianMixtureParams::new(k).max_iter(50).check().unwrap();
-    let models: Vec<_> = [1, 3, 200, 2].map(model).into();
-    let rank = |_: &mut dyn Evaluator, fit: &Fit<VariationalMixture>| Ok(Elbo(fit.mixture.n_components(), fit.elbo()));
-    let found = select_by(&mut reference(x.view()), &models, &rank, &mut go).unwrap();
-    assert_eq!(found.table.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 3, 2]);
-    // There are fewer than 200 samples.
-    assert_eq!(found.left_out, [200]);
-    assert!(found.table.iter().all(|row| row.1 <= found.table[found.best].1));
-    assert_eq!(found.fit.elbo(), found.table[found.best].1);
 }
 
 #[test]

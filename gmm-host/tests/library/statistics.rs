@@ -45,26 +45,6 @@ fn statistics_are_what_their_definition_says() {
 }
 
 #[test]
-fn full_and_tied_agree_with_diagonal_matrices() {
-    let x = normal(3, 50, 4, 0.0);
-    let diag = mixture(4, CovarianceType::Diag, 3, 4, 0.0);
-    let Covariances::Diag(v) = diag.covariances() else { unreachable!() };
-    let mut full = Array3::zeros((3, 4, 4));
-    full.outer_iter_mut().zip(v.outer_iter()).for_each(|(mut m, v)| m.diag_mut().assign(&v));
-    let with = |c| Mixture::new(diag.weights().to_owned(), diag.means().to_owned(), c).unwrap();
-    let mut e = reference(x.view());
-    let want = e.score_samples(&diag).unwrap();
-    let got = e.score_samples(&with(Covariances::Full(full.clone()))).unwrap();
-    assert_all_close("full", got, want, 1e-13, 1.0);
-
-    let mut first = full.clone();
-    first.outer_iter_mut().for_each(|mut m| m.assign(&full.index_axis(Axis(0), 1)));
-    let want = e.score_samples(&with(Covariances::Full(first))).unwrap();
-    let got = e.score_samples(&with(Covariances::Tied(full.index_axis(Axis(0), 1).to_owned()))).unwrap();
-    assert_all_close("tied", got, want, 1e-13, 1.0);
-}
-
-#[test]
 fn a_correlated_pair_has_its_textbook_density() {
     let (rho, x, y) = (0.6f64, 0.3f64, -1.1f64);
     let m = Mixture::new(array![1.0], array![[0.0, 0.0]], Covariances::Tied(array![[1.0, rho], [rho, 1.0]])).unwrap();
@@ -335,20 +315,9 @@ fn frozen_parameters_stay() {
             covariances: covariances.into(),
             ..Freeze::default()
         };
-        let u = s.update(&m, 0.0, &freeze(true, true, true)).unwrap().mixture;
-        assert_eq!(u, m);
-        let u = s.update(&m, 0.0, &freeze(true, false, false)).unwrap().mixture;
-        assert_eq!(u.weights(), m.weights());
+        assert_eq!(s.update(&m, 0.0, &freeze(true, true, true)).unwrap().mixture, m);
         let u = s.update(&m, 0.0, &freeze(false, false, true)).unwrap().mixture;
         assert_eq!((u.covariances(), u.means()), (m.covariances(), s.means()));
-        // Second moments around frozen means are larger than around the samples' means.
-        let u = s.update(&m, 0.0, &freeze(false, true, false)).unwrap().mixture;
-        assert_eq!(u.means(), m.means());
-        let free = s.update(&m, 0.0, &Freeze::default()).unwrap().mixture;
-        let trace = |m: &Mixture| m.covariances().iter().sum::<f64>();
-        if matches!(t, CovarianceType::Diag | CovarianceType::Spherical) {
-            assert!(trace(&u) > trace(&free), "{t}");
-        }
         // K = 1: Σ = var + (x̄ − μ)².
         let one = mixture(16, t, 1, 3, 0.0);
         let s = reference(x.view()).statistics(&one).unwrap();

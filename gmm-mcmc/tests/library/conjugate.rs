@@ -1,7 +1,7 @@
 //! With one component and the conjugate prior, the posterior is normal-inverse-gamma, whose moments have a closed form.
 use crate::common::{estimate, run_from_prior, scalar};
 use gmm_host::{CovarianceType, ReferenceEvaluator, Samples};
-use gmm_mcmc::{DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings};
+use gmm_mcmc::{Chains, DataSummary, Posterior, PosteriorModel, Prior, Sampler, Settings};
 use ndarray::Array2;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +11,7 @@ const N: usize = 25;
 const PRIOR: &str = r#"{"means": {"scaled_normal": {"location": [1.0, -2.0], "precision": 0.5}},
     "scales": {"inverse_gamma": {"shape": 4.0, "scale": [3.0, 0.5]}}}"#;
 
-fn check(settings: Settings) {
+fn check(settings: Settings) -> Chains {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let x = Array2::from_shape_fn((N, 2), |(_, j)| {
         let z: f64 = StandardNormal.sample(&mut rng);
@@ -57,6 +57,8 @@ fn check(settings: Settings) {
             assert!(error < 0.1 * scale, "{sampler:?}, column {j}, {what}: error {error} of {scale}");
         }
     }
+    assert!(run.summary().max_r_hat() < 1.02, "{}", run.summary());
+    run
 }
 
 #[test]
@@ -73,5 +75,8 @@ fn the_ensemble_meets_the_closed_form() {
 
 #[test]
 fn nuts_meets_the_closed_form() {
-    check(Settings::new(Sampler::NUTS).chains(4).warmup(500).draws(5000).thin(1).seed(4));
+    let run = check(Settings::new(Sampler::NUTS).chains(4).warmup(500).draws(5000).thin(1).seed(4));
+    // Warm-up aims for 0.8.
+    assert!((0.65..0.95).contains(&run.acceptance()), "{}", run.acceptance());
+    assert_eq!(run.divergences(), 0);
 }

@@ -7,7 +7,6 @@ mod bad_input;
 mod conjugate;
 mod density;
 mod diagnostics;
-mod iris;
 mod resume;
 mod sbc;
 mod target;

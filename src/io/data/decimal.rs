@@ -94,10 +94,4 @@ mod tests {
             assert!(named.value(text.as_bytes()).unwrap().is_nan(), "{text}");
         }
     }
-
-    #[test]
-    fn what_is_not_utf_8_is_windows_1252() {
-        assert_eq!(text("Größe".as_bytes()), "Größe");
-        assert_eq!(text(b"Gr\xf6\xdfe \x80"), "Größe €");
-    }
 }

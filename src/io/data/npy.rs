@@ -223,7 +223,6 @@ fn array<T>(header: &Header, values: Vec<T>) -> Result<ArrayD<T>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::npy_text::parse_text;
     use super::*;
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -261,20 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn other_byte_orders_and_offsets_are_read() {
-        let mut big_endian = Vec::new();
-        write_npy(&ndarray::arr2(&[[1.0f64]]), &mut big_endian).unwrap();
-        let at = big_endian.iter().position(|&b| b == b'<').unwrap();
-        big_endian[at] = b'>';
-        let end = big_endian.len() - 8;
-        big_endian[end..].copy_from_slice(&2.5f64.to_be_bytes());
+    fn headers_of_any_length_are_read() {
         let mut vector = Vec::new();
         write_npy(&ndarray::arr1(&[2.5f64]), &mut vector).unwrap();
         // A header whose length is not a multiple of 8, as NumPy wrote long ago.
         let mut odd = vector.clone();
         odd.remove(100);
         odd[8] -= 1;
-        for bytes in [big_endian, vector, odd] {
+        for bytes in [vector, odd] {
             assert_eq!(read::<f64>(&bytes), [2.5]);
             assert_eq!(parse(&bytes).unwrap().sum(), 2.5);
         }
@@ -369,25 +362,7 @@ mod tests {
         assert_eq!(number("|u1", &[200]), Ok(200.0));
         assert_eq!(number("<f4", &0.5f32.to_le_bytes()), Ok(0.5));
         assert_eq!(number(">f2", &[0x35, 0x00]), Ok(0.3125));
-        assert_eq!(number("|u1", &[200]), Ok(200.0));
         assert!(number("<i8", &[1, 2]).is_err());
         assert!(number("<U1", &[1, 0, 0, 0]).is_err());
-    }
-
-    /// With any byte of the header changed there is an array or an error, never a panic.
-    #[test]
-    fn damaged_headers_do_not_panic() {
-        let mut good = Vec::new();
-        write_npy(&ndarray::arr2(&[[1.0f32, 2.0], [3.0, 4.0]]), &mut good).unwrap();
-        let mut refused = 0;
-        for i in 0..good.len() - 16 {
-            for &by in b"\0()[{',:-9\n\xff" {
-                let mut bytes = good.clone();
-                bytes[i] = by;
-                refused += usize::from(parse(&bytes).is_err());
-                refused += usize::from(parse_text(&bytes).is_err());
-            }
-        }
-        assert!(refused > good.len(), "{refused}");
     }
 }

@@ -215,7 +215,9 @@ mod tests {
             (&with("(+2,)"), "`shape`"),
             (&with("(,)"), "`shape`"),
             (&with("(1,(1,(1,1)))"), "`shape`"),
+            // A parser whose time doubles with each bracket would take 25 s for 22 of them.
             (&with(&"(1,".repeat(22)), "nested deeper"),
+            (&with(&"(1,".repeat(1000)), "nested deeper"),
             (&with(&format!("({})", "1,".repeat(65))), "65 dimensions"),
         ] {
             let error = header(text).unwrap_err();
@@ -233,15 +235,5 @@ mod tests {
         for other in ["'|O'", "[('a', '<f4')]", "'<f'", "<f4", "'<U9223372036854775807'", "''", "'"] {
             assert_eq!(element(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn sizes_do_not_overflow() {
-        let header = |shape: &[usize]| Header { descr: String::new(), fortran: false, shape: shape.into(), start: 0 };
-        assert!(header(&[2, 3]).check_size(4, 24).is_ok());
-        assert!(header(&[]).check_size(8, 8).is_ok());
-        assert!(header(&[2, 3]).check_size(4, 23).is_err());
-        let error = header(&[usize::MAX, 3]).check_size(8, 24).unwrap_err().to_string();
-        assert!(error.contains("too many bytes"), "{error}");
     }
 }

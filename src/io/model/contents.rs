@@ -81,9 +81,11 @@ impl Model {
         Self { mixture, summary, posterior: None }
     }
 
-    /// Returns a model of a posterior and the mixture of its means. Errors: as [`VariationalMixture::to_mixture`].
-    pub fn of_posterior(posterior: VariationalMixture, summary: FitSummary) -> gmm_host::Result<Self> {
-        Ok(Self { mixture: posterior.to_mixture()?, summary, posterior: Some(posterior) })
+    /// Returns a model of a mixture, or of a posterior and the mixture of its means. Errors: as
+    /// [`ModelInFile::parts`].
+    pub fn with_summary(model: &impl ModelInFile, summary: FitSummary) -> gmm_host::Result<Self> {
+        let (mixture, posterior) = model.parts()?;
+        Ok(Self { mixture, summary, posterior: posterior.cloned() })
     }
 
     /// Returns the mixture whose responsibilities and log-densities are those of samples: for a posterior
@@ -95,6 +97,49 @@ impl Model {
     /// Returns the constant to add to log-densities under [`density`](Self::density).
     pub fn log_total(&self) -> f64 {
         self.posterior.as_ref().map_or(0.0, VariationalMixture::log_total)
+    }
+}
+
+/// What a model file may hold: a mixture, or a posterior of variational inference beside the mixture of its means.
+pub trait ModelInFile: Sized {
+    /// Returns the mixture, and the posterior, if the model is one. Errors: as [`VariationalMixture::to_mixture`].
+    fn parts(&self) -> gmm_host::Result<(Mixture, Option<&VariationalMixture>)>;
+
+    /// Takes the model from the contents of a file.
+    ///
+    /// # Errors
+    /// If it is a posterior and the file has none.
+    fn of(model: Model) -> Result<Self, Problem>;
+}
+
+impl ModelInFile for Mixture {
+    fn parts(&self) -> gmm_host::Result<(Mixture, Option<&VariationalMixture>)> {
+        Ok((self.clone(), None))
+    }
+
+    fn of(model: Model) -> Result<Self, Problem> {
+        Ok(model.mixture)
+    }
+}
+
+impl ModelInFile for Model {
+    fn parts(&self) -> gmm_host::Result<(Mixture, Option<&VariationalMixture>)> {
+        Ok((self.mixture.clone(), self.posterior.as_ref()))
+    }
+
+    fn of(model: Self) -> Result<Self, Problem> {
+        Ok(model)
+    }
+}
+
+impl ModelInFile for VariationalMixture {
+    fn parts(&self) -> gmm_host::Result<(Mixture, Option<&VariationalMixture>)> {
+        Ok((self.to_mixture()?, Some(self)))
+    }
+
+    fn of(model: Model) -> Result<Self, Problem> {
+        let problem = "it is a mixture without a posterior of variational inference; read it as a GaussianMixture";
+        model.posterior.ok_or_else(|| Problem::format(problem))
     }
 }
 

@@ -11,15 +11,15 @@ mod npz;
 mod variational;
 
 pub use c_header::model_to_c;
-pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint, read_variational_checkpoint};
-pub use contents::{FitSummary, Model};
+pub use checkpoint::{Checkpoint, CheckpointOutput, read_checkpoint};
+pub use contents::{FitSummary, Model, ModelInFile};
 pub use fit_log::FitLog;
 pub use groups::{GroupFit, GroupModels, GroupOutput};
 pub use hmm::HiddenMarkovFile;
 pub use json::{model_to_json, parse_model, read_text};
 
 use super::{Output, Problem, Result};
-use gmm_host::{Fit, Mixture, VariationalMixture};
+use gmm_host::{Fit, Mixture};
 use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
@@ -35,23 +35,17 @@ pub fn read_model(path: impl AsRef<Path>) -> Result<Mixture> {
     read(path.as_ref(), |model| model.mixture, parse_model)
 }
 
-/// Reads a mixture and the record of its fit. Errors: as [`read_model`]; also if `converged`, `n_iter`, `lower_bound`
-/// or `lower_bounds` has the wrong type.
-pub fn read_model_with_summary(path: impl AsRef<Path>) -> Result<(Mixture, FitSummary)> {
-    read(path.as_ref(), |model| (model.mixture, model.summary), json::parse_model_with_summary)
-}
-
-/// Reads a posterior of variational inference and the record of its fit. [`read_model`] reads the mixture of its means
-/// from the same file. Errors: as [`read_model_with_summary`]; also if the file holds only a mixture.
-pub fn read_variational_model(path: impl AsRef<Path>) -> Result<(VariationalMixture, FitSummary)> {
-    let path = path.as_ref();
-    let Model { posterior, summary, .. } = Model::read(path)?;
-    Ok((posterior.ok_or_else(|| variational::no_posterior().at(path))?, summary))
+/// Reads a mixture, or a posterior of variational inference, and the record of its fit. Errors: as [`Model::read`];
+/// also if a posterior is wanted and the file holds only a mixture.
+pub fn read_model_with_summary<M: ModelInFile>(path: impl AsRef<Path>) -> Result<(M, FitSummary)> {
+    let model = Model::read(&path)?;
+    let summary = model.summary.clone();
+    Ok((M::of(model).map_err(|problem| problem.at(path.as_ref()))?, summary))
 }
 
 impl Model {
-    /// Reads everything in a model file. Errors: as [`read_model_with_summary`]; also if the file has an unusable
-    /// posterior.
+    /// Reads everything in a model file. Errors: as [`read_model`]; also if `converged`, `n_iter`, `lower_bound` or
+    /// `lower_bounds` has the wrong type, or the file has an unusable posterior.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         read(path.as_ref(), |model| model, variational::parse_json)
     }
@@ -115,35 +109,21 @@ impl ModelOutput {
         self.write_with_summary(mixture, &FitSummary::default())
     }
 
-    /// Writes the mixture of a fit and, under scikit-learn's names, the record of the fit. Errors: as
+    /// Writes the model of a fit and, under scikit-learn's names, the record of the fit. Errors: as
     /// [`Output::write`].
-    pub fn write_fit(&self, fit: &Fit) -> Result<()> {
+    pub fn write_fit<M: ModelInFile>(&self, fit: &Fit<M>) -> Result<()> {
         self.write_with_summary(&fit.mixture, &fit.into())
     }
 
-    /// Writes the mixture and the record of a fit. Errors: as [`Output::write`].
-    pub fn write_with_summary(&self, mixture: &Mixture, summary: &FitSummary) -> Result<()> {
-        self.write_parts(mixture, summary, None)
-    }
-
-    /// Writes a posterior of variational inference, the mixture of its means (for programs without posteriors), and the
-    /// record of a fit. Errors: as [`Output::write`].
-    pub fn write_variational(&self, posterior: &VariationalMixture, summary: &FitSummary) -> Result<()> {
-        let mixture = posterior.to_mixture().map_err(|e| Problem::from(e).at(self.path()))?;
-        self.write_parts(&mixture, summary, Some(posterior))
-    }
-
-    fn write_parts(
-        &self,
-        mixture: &Mixture,
-        summary: &FitSummary,
-        posterior: Option<&VariationalMixture>,
-    ) -> Result<()> {
+    /// Writes a model and the record of a fit; of a posterior also the mixture of its means, for programs without
+    /// posteriors. Errors: as [`Output::write`].
+    pub fn write_with_summary(&self, model: &impl ModelInFile, summary: &FitSummary) -> Result<()> {
+        let (mixture, posterior) = model.parts().map_err(|e| Problem::from(e).at(self.path()))?;
         let bytes = match self.format {
-            Format::Json => variational::to_json_text(mixture, summary, posterior)
+            Format::Json => variational::to_json_text(&mixture, summary, posterior)
                 .map(String::into_bytes)
                 .map_err(|e| Problem::format(e.to_string())),
-            Format::Npz => npz::to_bytes(mixture, summary, posterior),
+            Format::Npz => npz::to_bytes(&mixture, summary, posterior),
         };
         let bytes = bytes.map_err(|problem| problem.at(self.path()))?;
         self.output.write(|file| file.write_all(&bytes))

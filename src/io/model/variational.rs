@@ -135,10 +135,6 @@ pub(super) fn parse_json(json: &str) -> Result<Model, Problem> {
     Ok(Model { posterior: posterior.transpose()?, mixture, summary })
 }
 
-pub(super) fn no_posterior() -> Problem {
-    Problem::format("it is a mixture without a posterior of variational inference; read it as a GaussianMixture")
-}
-
 pub(super) fn missing(name: &str) -> Problem {
     Problem::format(format!("the posterior has no `{name}`"))
 }

@@ -340,25 +340,6 @@ mod tests {
         assert!(csv <= written && 4 * csv > 3 * written, "{csv} {written}");
     }
 
-    /// The table would take nine petabytes.
-    #[cfg(unix)]
-    #[test]
-    fn what_no_disk_holds_is_not_begun() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["x.npy", "x.csv"] {
-            let table = TableOutput::create(folder.path().join(name)).unwrap();
-            let never = std::iter::from_fn(|| -> Option<std::result::Result<Vec<f64>, Infallible>> {
-                panic!("a chunk was asked for")
-            });
-            let error = table.write(1 << 50, &Columns::One("x"), never).unwrap_err().to_string();
-            assert!(
-                error.contains(name) && error.contains(" PiB; the disk has ") && error.contains(" free"),
-                "{error}"
-            );
-        }
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-    }
-
     #[test]
     fn what_fails_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();

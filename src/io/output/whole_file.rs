@@ -156,29 +156,4 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"three");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
-
-    #[cfg(unix)]
-    #[test]
-    fn new_files_are_as_readable_as_others_and_old_ones_stay_so() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
-        std::fs::write(path("plain"), "").unwrap();
-        Output::create(path("new")).unwrap().write(|file| file.write_all(b"x")).unwrap();
-        assert_eq!(mode("new"), mode("plain"));
-        std::fs::write(path("old"), "").unwrap();
-        std::fs::set_permissions(path("old"), std::fs::Permissions::from_mode(0o640)).unwrap();
-        Output::create(path("old")).unwrap().write(|file| file.write_all(b"x")).unwrap();
-        assert_eq!(mode("old"), 0o640);
-    }
-
-    #[test]
-    fn errors_name_the_result_and_no_temporary_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("no").join("m.json");
-        let error = Output::create(&path).unwrap_err().to_string();
-        assert!(error.contains("m.json: cannot write it: No such file") || cfg!(windows), "{error}");
-        assert!(!error.contains(".part") && !error.contains(".gmm-"), "{error}");
-    }
 }

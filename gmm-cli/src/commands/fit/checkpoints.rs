@@ -46,8 +46,7 @@ impl<'a, 's, M: Trainable> CheckpointWriter<'a, 's, M> {
         if self.tried.elapsed() < INTERVAL {
             return None;
         }
-        let written =
-            self.checkpoint(present, best).and_then(|checkpoint| Ok(M::write_checkpoint(output, &checkpoint)?));
+        let written = self.checkpoint(present, best).and_then(|checkpoint| Ok(output.write(&checkpoint)?));
         self.tried = Instant::now();
         self.any_written |= written.is_ok();
         written.err().filter(|_| !std::mem::replace(&mut self.any_failed, true))
@@ -60,7 +59,7 @@ impl<'a, 's, M: Trainable> CheckpointWriter<'a, 's, M> {
             self.last = Some(self.checkpoint(fit, None)?);
         }
         let Some(last) = &self.last else { return Ok(()) };
-        M::write_checkpoint(output, last).context("the checkpoint could not be written")
+        output.write(last).context("the checkpoint could not be written")
     }
 
     fn checkpoint(&self, present: &Fitted<M>, best: Option<&Fitted<M>>) -> anyhow::Result<Checkpoint<M>> {

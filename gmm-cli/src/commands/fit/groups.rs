@@ -1,7 +1,7 @@
 //! `gmm fit --by`: fits a mixture to each group of rows.
 use super::Fit;
 use super::report::data;
-use crate::commands::training::{Trainable as _, Trained};
+use crate::commands::training::Trained;
 use crate::exit_code::SUCCESS;
 use crate::input::{Groups, Input, Source, refuse_overlap};
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
@@ -143,7 +143,7 @@ impl Fit {
         let fits = self.fit_groups(&groups, &made_with, &fitting)?;
         let model = |fit: Fitted<M::Model>| {
             let summary = FitSummary::from(&fit).with_feature_names(source.names());
-            fit.mixture.of_group(summary)
+            Model::with_summary(&fit.mixture, summary)
         };
         let results: Vec<Result<Model>> = fits.into_iter().map(|fit| fit.and_then(model)).collect();
         let seconds = begin.elapsed().as_secs_f64();

@@ -14,7 +14,10 @@ use checkpoints::CheckpointWriter;
 use clap::Args;
 use gaussmix::evaluator::{Description, Evaluator};
 use gaussmix::fit::{Callback, Em, Fit as Fitted, FittedModel as _, Fitting, Variational};
-use gaussmix::io::{Checkpoint, CheckpointOutput, FitSummary, Identity, ModelOutput, Output};
+use gaussmix::io::{
+    Checkpoint, CheckpointOutput, FitSummary, Identity, ModelInFile as _, ModelOutput, Output, read_checkpoint,
+    read_model_with_summary,
+};
 use gaussmix::mcmc::Fingerprint;
 use gaussmix::model::{CovarianceModel, Mixture};
 use gaussmix::program::whole_number;
@@ -130,7 +133,7 @@ impl Fit {
         let outputs = self.open()?;
         let known = self.labels.as_deref().map(Known::read).transpose()?;
         let (init, init_names) = match &self.init {
-            Some(path) => M::Model::read_model(path).map(|(init, names)| (Some(init), names))?,
+            Some(path) => read_model_with_summary(path).map(|(init, found)| (Some(init), found.feature_names))?,
             None => (None, None),
         };
         let resumed = self.resumed()?;
@@ -160,7 +163,7 @@ impl Fit {
         let report = Report::new(&source, evaluator.as_mut(), iterated_by, (&fit, &own), seconds)?;
         if let Some(plot) = &outputs.plot {
             let fitted = plot::Fitted {
-                mixture: &own.mixture.to_mixture()?,
+                mixture: &own.mixture.parts()?.0,
                 alive: &fit.mixture.alive().unwrap_or_else(|| vec![true; k]),
                 bounds: &own.lower_bounds,
                 bound: M::Model::BOUND,
@@ -204,7 +207,8 @@ impl Fit {
         let own = source.restore_fit(&fit)?;
         self.training.note_regularization(source, &own.mixture);
         if let Some(model) = &outputs.model {
-            own.mixture.write_model(model, &FitSummary::from(&own).with_feature_names(source.names()))?;
+            let summary = FitSummary::from(&own).with_feature_names(source.names());
+            model.write_with_summary(&own.mixture, &summary)?;
         }
         if fit.stopped {
             checkpoints.finish(None)?;
@@ -231,9 +235,7 @@ impl Fit {
 
     fn resumed<M: Trainable>(&self) -> anyhow::Result<Option<Checkpoint<M>>> {
         match &self.checkpoint {
-            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => {
-                Ok(Some(M::read_checkpoint(path)?))
-            }
+            Some(path) if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) => Ok(Some(read_checkpoint(path)?)),
             _ => Ok(None),
         }
     }

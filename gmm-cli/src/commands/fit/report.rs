@@ -133,7 +133,7 @@ impl Report {
         if let Some(alive) = &self.alive {
             lines.push(format!("  alive         {} of them: the others have less than half a sample", alive.len()));
         }
-        let mixture = own.mixture.to_mixture()?;
+        let mixture = own.mixture.parts()?.0;
         lines.extend(weights(&mixture.weights().to_vec()[..self.k]));
         if let Some(OfNoise { weight, volume }) = self.of_mixture.as_ref().and_then(|of| of.noise.as_ref()) {
             lines.push(format!("  noise         weight {weight:.4}, in a volume of {volume:.4}"));

@@ -1,5 +1,5 @@
 //! `gmm select`: the number of components and the covariance type that suit the data best.
-use super::training::{Trainable, Trained, Training};
+use super::training::{Trained, Training};
 use crate::exit_code::SUCCESS;
 use crate::input::{Input, Source, refuse_overlap};
 use crate::plot;
@@ -193,7 +193,8 @@ impl Select {
         self.training.note_regularization(&source, &selection.fit.mixture);
         if let Some(output) = &output {
             let own = source.restore_fit(&selection.fit)?;
-            own.mixture.write_model(output, &FitSummary::from(&own).with_feature_names(source.names()))?;
+            let summary = FitSummary::from(&own).with_feature_names(source.names());
+            output.write_with_summary(&own.mixture, &summary)?;
         }
         let candidates = selection.table;
         let best = candidates[selection.best].clone();

@@ -256,8 +256,9 @@ fn a_job_that_ends_before_waits_for_nothing() {
 #[test]
 fn it_stays_where_the_gpu_is_slower_or_fails() {
     let (x, m) = (data(40_000), mixture(40));
-    for (open, problem) in [(slow as OpenFn, None), (broken, Some("broken")), (none, Some("none here"))] {
-        let mut auto = unsettled(&x, open);
+    let gpus = [(slow as OpenFn, None), (broken, Some("broken")), (none, Some("none here"))];
+    for ((open, problem), settled) in gpus.into_iter().flat_map(|gpu| [(gpu, false), (gpu, true)]) {
+        let mut auto = if settled { auto(&x, open) } else { unsettled(&x, open) };
         let begin = Instant::now();
         while auto.choices.sides.is_empty() {
             assert_true(&x, &m, auto.log_likelihood(&m).unwrap());
@@ -265,6 +266,12 @@ fn it_stays_where_the_gpu_is_slower_or_fails() {
         }
         assert_eq!(auto.choices.sides.values().collect::<Vec<_>>(), [&Side::Cpu]);
         assert_left(&auto, problem);
+        // This GPU cannot be shared.
+        if problem.is_some() {
+            assert_left(auto.share().unwrap().as_ref(), problem);
+        }
+        let total = auto.log_likelihood(&m).unwrap();
+        assert_eq!(auto.log_likelihood(&m).unwrap().to_bits(), total.to_bits());
     }
 }
 
@@ -315,15 +322,6 @@ fn flat(k: usize, d: usize) -> MetropolisPrior {
     }
 }
 
-#[test]
-fn small_data_never_touches_the_gpu() {
-    let x = data(10);
-    let mut auto = costing(AGES, &x, never);
-    auto.sampling().unwrap().settle();
-    assert_true(&x, &mixture(2), auto.log_likelihood(&mixture(2)).unwrap());
-    assert!(auto.describe().device.starts_with("cpu"));
-}
-
 /// The GPU gets the caller's float64 samples and weights.
 #[test]
 fn float64_and_weights_reach_the_gpu() {
@@ -361,11 +359,6 @@ fn the_faster_side_is_taken_and_kept() {
     assert_eq!(scores.len(), n);
     assert_true(&x, &m, scores.sum());
     assert_eq!(with_fast.log_likelihood(&m).unwrap(), ANSWER);
-    let mut with_slow = auto(&x, slow);
-    let total = with_slow.log_likelihood(&m).unwrap();
-    assert_true(&x, &m, total);
-    assert_eq!(with_slow.log_likelihood(&m).unwrap().to_bits(), total.to_bits());
-    assert!(with_slow.describe().device.starts_with("cpu"));
 }
 
 #[test]
@@ -383,17 +376,6 @@ fn a_walk_goes_where_it_is_faster() {
     let x = data(100);
     let refused = auto(&x, none).sampling().unwrap().metropolis(&target, &point[1..], 0.0, &mut ZeroSteps(1));
     assert!(matches!(refused, Err(Error::ShapeMismatch { .. })));
-}
-
-#[test]
-fn a_gpu_that_is_missing_or_fails_leaves_the_cpu() {
-    let (x, m) = (data(40_000), mixture(40));
-    for (open, problem) in [(none as OpenFn, "none here"), (broken, "broken")] {
-        let mut auto = auto(&x, open);
-        assert_true(&x, &m, auto.log_likelihood(&m).unwrap());
-        assert_left(&auto, Some(problem));
-        assert_left(auto.share().unwrap().as_ref(), Some(problem));
-    }
 }
 
 #[test]

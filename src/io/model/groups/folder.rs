@@ -63,13 +63,10 @@ fn fill(folder: &Path, models: &GroupModels, written: &mut Vec<PathBuf>) -> Resu
         let (group, n_samples) = (models.groups.text(row), fit.n_samples.to_string());
         rows.push(match &fit.model {
             Err(error) => [group, String::new(), n_samples, String::new(), String::new(), String::new(), error.clone()],
-            Ok(Model { mixture, summary, posterior, .. }) => {
+            Ok(model) => {
+                let summary = &model.summary;
                 let path = folder.join(&name);
-                let output = ModelOutput::create(&path)?;
-                match posterior {
-                    Some(posterior) => output.write_variational(posterior, summary)?,
-                    None => output.write_with_summary(mixture, summary)?,
-                }
+                ModelOutput::create(&path)?.write_with_summary(model, summary)?;
                 written.push(path);
                 let converged = summary.converged.map_or(String::new(), |converged| converged.to_string());
                 let n_iter = summary.n_iter.map_or(String::new(), |n| n.to_string());

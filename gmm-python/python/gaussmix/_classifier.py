@@ -19,8 +19,7 @@ from . import _start
 from ._arrays import Floats, Self, Weights, checked_weights, refuse_masked
 from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
-from ._fitted import take_features
-from ._fitting import note_regularization
+from ._fitting import note_regularization, take_features
 from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters

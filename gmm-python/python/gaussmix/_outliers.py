@@ -15,7 +15,7 @@ from . import _core
 from ._arrays import Floats, Self, Weights, checked_weights
 from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
-from ._fitted import take_features
+from ._fitting import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import seed_of, set_parameters

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from . import _core, _tables
 from ._estimator import GaussianMixture
-from ._fitted import Fitted
+from ._fitting import Fitting
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count
@@ -236,7 +236,7 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
             # Without a copy of the others; a table stays one.
             x = _safe_indexing(x, np.sort(np.random.default_rng(0).choice(n_samples, _POINTS, replace=False)))
         # A posterior has labels of its own; NaN stands for missing values unless an estimator takes none.
-        if isinstance(gm, Fitted):
+        if isinstance(gm, Fitting):
             labels, filled, x = gm.predict(x), gm.impute(x), np.asarray(x, dtype=np.float64)
         else:
             labels, x = mixture.predict(x, missing=True), np.asarray(x, dtype=np.float64)

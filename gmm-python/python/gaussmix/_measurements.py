@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
-
 Float64: TypeAlias = NDArray[np.float64]
 #: Noise as the engine takes it: an array, whether it is one covariance for all, the groups, and the projections.
 Given: TypeAlias = tuple[Float64, bool, list[int] | None, Float64 | None]

@@ -6,8 +6,8 @@ the interfaces of the programs of these names. docs/deconvolution.md compares th
 """
 
 from .._documentation import document
-from ._bovy import extreme_deconvolution
 from .._measurements import Measurements
+from ._bovy import extreme_deconvolution
 from ._estimator import ExtremeDeconvolution
 from ._xdgmm import XDGMM
 

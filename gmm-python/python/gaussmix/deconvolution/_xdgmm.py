@@ -12,9 +12,9 @@ from sklearn.mixture import GaussianMixture as ScikitLearn
 from sklearn.utils import check_random_state
 
 from .._arrays import Floats, Self
+from .._measurements import Measurements, numbers_of
 from .._mixture import Mixture
 from ._bovy import extreme_deconvolution
-from .._measurements import Measurements, numbers_of
 from ._estimator import ExtremeDeconvolution
 
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from .. import _core, _tables
 from .._arrays import Floats
 from .._mixture import Mixture
-from .._select import axes_of
+from .._pictures import axes_of
 from .._warnings import warn
 from ._models import Model, _em, _fits, _Found, _moved, _rows, emControl, sigma_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._select import axes_of
+from .._pictures import axes_of
 from ._models import Model
 
 

@@ -11,8 +11,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from .. import _core, _tables
 from .._arrays import Floats, na_as_nan
 from .._mixture import Mixture
-from .._select import axes_of
-from ._pictures import draw
+from .._pictures import axes_of, draw_clusters
 
 #: More rows than these do not build a tree.
 _SUBSET = 2000
@@ -148,7 +147,7 @@ class Model:
         """
         if what == "BIC" and isinstance(self, Mclust):
             return self.BIC.plot(ax)
-        return draw(self, what, dimens, ax)
+        return draw_clusters(self, what, dimens, ax)
 
     def __repr__(self) -> str:
         head, row = ["loglik", "n", "df", "BIC", "ICL"], [self.loglik, self.n, self.df, self.bic, self.icl]

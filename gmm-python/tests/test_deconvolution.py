@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gaussmix import GaussianMixture, Mixture
 from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, extreme_deconvolution
-from gaussmix.deconvolution._bovy import _Fit
+from gaussmix.deconvolution._interfaces import _Fit
 from sklearn.base import clone
 
 

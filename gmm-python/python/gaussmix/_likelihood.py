@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from . import _arrays, _core
-from ._arrays import Floats, is_mapped, n_threads
+from ._arrays import Floats, Given, Measurements, is_mapped, n_threads
 from ._gpu import checked, on_gpu, on_host
-from ._measurements import Given, Measurements
 from ._mixture import AnyMixture, mixture_of
 
 _Value = TypeVar("_Value")

@@ -112,7 +112,8 @@ def select(
         the samples once for all fits. By default the estimator of this process.
     **params : dict -- Other parameters of the estimator.
     Examples:
-    >>>     >>> from gaussmix import select
+    >>> import numpy as np
+    >>> from gaussmix import select
     >>> X = np.concatenate([np.arange(10.0), np.arange(100.0, 110.0)])[:, np.newaxis]
     >>> select(X, range(1, 4), random_state=0).best.n_components
     2

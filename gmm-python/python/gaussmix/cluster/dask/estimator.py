@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array, Partition
 from ...deconvolution import Measurements
-from .. import estimator, likelihood, markov
+from .. import estimator, markov
 from ..engine import Plan, divided
 from ..estimator import on_workers
 from ..samples import check_columns
-from .collections import is_array, is_frame, plan_of
-from .engine import DaskEngine
+from .engine import DaskEngine, is_array, is_frame, plan_of
 
 
 def _evaluated(partition: Partition, chunk: Any, dtype: str, evaluate: Callable[[Any, Partition], Any]) -> Any:
@@ -140,7 +139,7 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """
 
 
-class Likelihood(likelihood.Likelihood):
+class Likelihood(estimator.Likelihood):
     """The log-likelihood of samples that stay in the workers of a cluster of Dask.
 
     It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array
 from ...hmm._base import checked_lengths
-from .. import estimator, likelihood, markov
+from .. import estimator, markov
 from ..engine import Plan, agreed
 from ..estimator import on_workers
 from ..samples import ClusterSamples
@@ -102,7 +102,7 @@ class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """
 
 
-class Likelihood(likelihood.Likelihood):
+class Likelihood(estimator.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 
     It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count

@@ -68,6 +68,7 @@ projection : array-like of shape (n_samples, n_columns, n_features), default=Non
 n_samples : int, default=1 -- How many.
 data : array-like of shape (n, d) or (n,) -- The rows.
 newdata : array-like of shape (n_rows, d) -- The rows.
+object : Mclust -- The model.
 control : emControl, default=emControl() -- When EM ends.
 modelName : str -- The model.
 ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.

@@ -241,7 +241,7 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
         before = self._written() if self._goes_on() else None
         bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
         with ill_defined(self), _start.random_state_of(self.random_state) as random_state:
-            course = Course(self, lambda: samples.start(random_state, total_weight), samples.task, samples.dtype)
+            course = Course(self, lambda _: samples.start(random_state, total_weight), samples.task, samples.dtype)
             return data.fit(options, course, before, bound, samples.units)
 
     def _keep(self, fit: _core.Fit, dtype: np.dtype[Any]) -> None:

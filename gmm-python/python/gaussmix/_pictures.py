@@ -22,11 +22,15 @@ _FAINT = 0.25
 _LEAST = 0.005
 
 
+def _pyplot() -> Any:
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
 def axes_of(ax: Any) -> Any:
     """Return axes, by default the current ones."""
-    import matplotlib.pyplot as plt
-
-    return plt.gca() if ax is None else ax
+    return _pyplot().gca() if ax is None else ax
 
 
 def _some(n: int) -> NDArray[np.intp]:
@@ -91,12 +95,10 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
 
 def _figure(gm: AnyMixture) -> Any:
     """Make a figure with axes for the mixture, and draw the lower bounds beside them if there are any."""
-    import matplotlib.pyplot as plt
-
     bounds = getattr(gm, "lower_bounds_", [])
     if not bounds:
-        return plt.subplots()[1]
-    _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
+        return _pyplot().subplots()[1]
+    _, (ax, beside) = _pyplot().subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
     beside.plot(np.arange(1, len(bounds) + 1), bounds, marker=".")
     of = ", as scikit-learn counts" if isinstance(gm, BayesianGaussianMixture) else ": mean log-likelihood of a sample"
     beside.set(xlabel="iteration", ylabel=f"lower bound{of}")
@@ -162,9 +164,7 @@ def draw_markov(model: Any, X: Any, what: str, lengths: ArrayLike | None, featur
         raise ValueError(f"what is {what!r}; use 'states', 'transitions' or 'emissions'")
     if X is None and what == "states":
         raise ValueError("the states over time are those of rows; give X")
-    import matplotlib.pyplot as plt
-
-    ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+    ax = _pyplot().subplots(layout="constrained")[1] if ax is None else ax
     if what == "emissions":
         plot(model.mixture_, X, ax=ax).set_title("")
     elif what == "transitions":
@@ -216,9 +216,7 @@ def draw_clusters(fit: Any, what: str, dimens: Sequence[int] | None, ax: Any) ->
     rows = _some(fit.n)
     if len(columns) <= 2:
         if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.subplots()[1]
+            ax = _pyplot().subplots()[1]
         panel(fit, rows, columns, ax)
         return ax
     if ax is not None:
@@ -228,10 +226,8 @@ def draw_clusters(fit: Any, what: str, dimens: Sequence[int] | None, ax: Any) ->
 
 def _pairs(panel: Any, columns: list[int]) -> Any:
     """Draw each column over each other one."""
-    import matplotlib.pyplot as plt
-
     p = len(columns)
-    _, axes = plt.subplots(p, p, figsize=(2.2 * p, 2.2 * p), sharex="col", layout="constrained")
+    _, axes = _pyplot().subplots(p, p, figsize=(2.2 * p, 2.2 * p), sharex="col", layout="constrained")
     for i, j in np.ndindex(p, p):
         if i != j:
             panel([columns[j], columns[i]], axes[i, j])

@@ -31,7 +31,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     'diag' and 'spherical' ones know of features and targets only that they have the same components.
     Parameters:
     n_components : int, default=1 -- The number of components. One is linear regression.
-    weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
     means_init : array-like of shape (n_components, n_features + n_targets), default=None
         The means to start with, of the features and then of the targets.
     precisions_init : array-like, default=None

@@ -208,7 +208,6 @@ class MarkovLogLikelihood:
     softmax makes them; one of 0 is a constant.
     Parameters:
     X : array of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
-    lengths : array of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
     **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
     """
 

@@ -220,7 +220,6 @@ class MarkovLogLikelihood:
     constant.
     Parameters:
     X : array-like of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
-    lengths : array-like of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
     **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -46,6 +46,13 @@ def on_workers(connection: str, kinds: Any, local: type[Any]) -> Callable[[type[
             "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
             "resident": ["boolean", None],
         }
+        if cls.__doc__:
+            summary, _, more = cleandoc(cls.__doc__).partition("\n\n")
+            known = f":class:`{local.__module__.rpartition('.')[0]}.{local.__name__}`"
+            shared = (
+                f"Parameters, methods, attributes and errors are those of {known}, and so are the results, but for the rounding of sums."
+            )
+            cls.__doc__ = f"{summary}\n\n{shared}\n\n{more}"
         return with_documentation_of(local)(cls)
 
     return change
@@ -142,8 +149,7 @@ class ClusterEstimator(OnWorkers, Fitting):
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
-    rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
+    `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
@@ -171,9 +177,8 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     """Extreme deconvolution of partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
-    results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
-    samples, with variances or a covariance for each; there are neither groups nor projections.
+    The noise is one covariance for all samples, or an array beside that of the samples, with variances or a covariance
+    for each; there are neither groups nor projections.
     """
 
     _samples = ClusterEstimator._samples
@@ -196,9 +201,8 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
-    for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
-    their own engines. Samples are as those of :class:`GaussianMixture`.
+    `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples
+    are as those of :class:`GaussianMixture`.
     """
 
 

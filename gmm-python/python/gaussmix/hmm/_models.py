@@ -35,7 +35,6 @@ class GaussianHMM(WithCovariances):
     params, init_params : str, default='stmc'
         What a fit updates, and what it starts anew: 's' startprob, 't' transmat, 'm' means, 'c' covars.
     implementation : {'log', 'scaling'}, default='log' -- Accepted; one implementation does both.
-    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
     device : str, default='cpu' -- Where a fit computes: 'cpu', 'cuda' or 'cuda:N' (the GPU of number N).
     decay : float, default=0.7 -- How fast `partial_fit` forgets early sequences, as of `GaussianMixture`.
     hmmlearn_compatible : bool, default=False -- Whether to reproduce hmmlearn's oddities, which docs/hmm.md lists.
@@ -362,7 +361,6 @@ class Likelihood:
     differentiation.
     Parameters:
     covariance_type : {'diag', 'spherical', 'full', 'tied'}, default='diag' -- The type of the covariances.
-    missing : bool, default=False -- Whether NaN stands for a value that is missing at random.
     device : str, default='cpu' -- Where to keep the sequences and compute, as of `GaussianHMM`.
     Examples:
     >>> from gaussmix.hmm import Likelihood

@@ -91,7 +91,6 @@ class mclustBootstrapLRT:
 class MclustBootstrap:
     """Parameters of a model fitted to samples of its rows.
     Parameters:
-    object : Mclust -- The model.
     nboot : int, default=999 -- The number of samples.
     type : {'bs', 'wlbs', 'pb', 'jk'}, default='bs'
         Rows drawn with replacement; exponential weights of the rows; samples of the mixture; or the jackknife, which

@@ -253,7 +253,6 @@ class densityMclust(Mclust):
 def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -> SimpleNamespace:
     """Return the distribution function of a model of one column: the places `x`, ascending, and the probabilities `y` of at most so much.
     Parameters:
-    object : Mclust -- The model.
     data : array-like of shape (n,), default=None
         Where; by default at even distances over the range of the model's rows and a tenth more on either side.
     ngrid : int, default=100 -- The number of these places.
@@ -269,7 +268,6 @@ def cdfMclust(object: Mclust, data: ArrayLike | None = None, ngrid: int = 100) -
 def quantileMclust(object: Mclust, p: ArrayLike) -> Any:
     """Return the quantiles of a model of one column, in the shape of `p`; infinite for 0 and 1.
     Parameters:
-    object : Mclust -- The model.
     p : array-like -- Probabilities from 0 to 1.
     """
     return object.mixture.quantile(p)

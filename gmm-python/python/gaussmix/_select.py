@@ -20,11 +20,7 @@ CRITERIA = ("bic", "aic", "icl")
 
 
 class Candidate(NamedTuple):
-    """A model that was tried; `score` is the mean log-likelihood of a sample.
-
-    `reason` says why `criterion` is NaN: the fit failed (then other numbers are missing too), or it ended with a component
-    that is empty or has collapsed.
-    """
+    """A model that was tried."""
 
     covariance_type: str
     n_components: int
@@ -42,8 +38,9 @@ class Selection(NamedTuple):
     criterion : str -- The name of the criterion.
     table : list of Candidate
         A row for each model, in the order of the fits: its `covariance_type`, `n_components`, `n_parameters` (the free
-        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`. Where a
-        component is empty or has collapsed, `criterion` is NaN, printed as NA, and `reason` says why.
+        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`. Where the
+        fit failed, or a component is empty or has collapsed, `criterion` is NaN, printed as NA, and `reason` says why;
+        of a fit that failed the other numbers are missing too.
     best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 

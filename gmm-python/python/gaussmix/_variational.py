@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _core, _parameters, _start
 from ._arrays import Self
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._fitting import Fitting
 from ._gpu import on_host
@@ -31,7 +31,7 @@ _WITHOUT = (*_start.INITIAL, "prior", "noise")
 _ARRAYS = ("mean_prior", "covariance_prior")
 
 
-@with_documentation_of(GaussianMixture)
+@with_parameters_of(GaussianMixture, _WITHOUT)
 class BayesianGaussianMixture(Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
@@ -122,7 +122,6 @@ class BayesianGaussianMixture(Fitting):
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
     def __init__(
         self,
         *,

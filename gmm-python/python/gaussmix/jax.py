@@ -139,38 +139,32 @@ def _like(array: Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _only_once(function: Any) -> Any:
-    """Make a function of the arrays after the first argument, of which there are no derivatives."""
-    once = jax.custom_jvp(function, nondiff_argnums=(0,))
+def _scalar(*parameters: Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((), parameters[0].dtype)
 
-    @once.defjvp
+
+def _only_once(method: str, shapes: Any) -> Any:
+    """Return the function of a method, of which there are no derivatives; `shapes` makes those of its results from the arrays."""
+
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+        return _asked(method, source, shapes(x, *parameters), x, sample_weight, *parameters)
+
+    @function.defjvp
     def _(source: _Source, primals: Any, tangents: Any) -> Any:
         raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="JAX"))
 
-    return once
+    return function
+
+
+_with_gradient = _only_once("with_gradient", lambda _, *parameters: (_scalar(*parameters), [_like(part) for part in parameters]))
+_score_samples = _only_once("score_samples", lambda x, *parameters: jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype))
+_score_function = _only_once("score_function", lambda x, *_: _like(x))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    total = jax.ShapeDtypeStruct((), parameters[0].dtype)
-    return _asked("value", source, total, x, sample_weight, *parameters)
-
-
-@_only_once
-def _with_gradient(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    shapes = (jax.ShapeDtypeStruct((), parameters[0].dtype), [_like(parameter) for parameter in parameters])
-    return _asked("with_gradient", source, shapes, x, sample_weight, *parameters)
-
-
-@_only_once
-def _score_samples(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    scores = jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype)
-    return _asked("score_samples", source, scores, x, sample_weight, *parameters)
-
-
-@_only_once
-def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    return _asked("score_function", source, _like(x), x, sample_weight, *parameters)
+    return _asked("value", source, _scalar(*parameters), x, sample_weight, *parameters)
 
 
 def _forward(source: _Source, *primals: Any) -> Any:

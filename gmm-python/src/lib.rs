@@ -101,7 +101,7 @@ mod _core {
         many::fit_many,
         mixture::{Mixture, Mixtures},
         mpi_arguments,
-        pairwise::{InnerProducts, gaussian_kernel, gaussian_kernel_pairs},
+        pairwise::{InnerProducts, gaussian_kernel},
         regression::Regression,
         run_program,
         standard::Standardization,

@@ -296,7 +296,7 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
 
     @abstractmethod
     def _make(self, engine: Any = None) -> tuple[_core.Mixture, Any, _core.Mixture]:
-        """Return the mixture of the attributes, what the engine has, unless it is given made of the attributes, and the density of samples."""
+        """Return the mixture of the attributes; what the engine has, made of them unless it is given; and the density of samples."""
 
     def _current(self) -> tuple[_core.Mixture, Any, _core.Mixture]:
         """Return what is made of the attributes, and made again where these have changed."""

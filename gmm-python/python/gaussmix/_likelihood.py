@@ -249,8 +249,7 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
            [0.6065]])
     """
     x, y = _pair(a, b)
-    function = _core.gaussian_kernel_pairs if pairs else _core.gaussian_kernel
-    return function(x, y, gamma, device)
+    return _core.gaussian_kernel(x, y, gamma, pairs, device)
 
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:

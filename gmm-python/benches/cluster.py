@@ -97,7 +97,7 @@ def time_arithmetic(out, shapes):
     from gaussmix import _core
     from gaussmix._partitions import Array
     from gaussmix.cluster import Options, Partition, Shard
-    from gaussmix.cluster.tree import parameters_of
+    from gaussmix.cluster.shard import parameters_of
 
     for shape in shapes:
         (k, d, kind), mixture = shape, mixture_of(*shape)

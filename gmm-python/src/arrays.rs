@@ -4,11 +4,12 @@ use gaussmix::data::View;
 use gaussmix::memory;
 use gaussmix::model::{CovarianceModel, CovarianceType, Covariances, Mixture};
 use gaussmix::statistics::ConjugatePrior;
-use ndarray::{Array1, Array2, ArrayD, ArrayView, Dimension, Ix1, Ix2};
+use ndarray::{Array1, Array2, Array3, ArrayD, ArrayView, Dimension, Ix1, Ix2};
 use numpy::{Element, IntoPyArray, PyArray, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods, npyffi};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use std::convert::Infallible;
 
 /// Samples as given by Python: float32 or float64, (N, D), in any memory order.
 pub enum Matrix<'py> {
@@ -132,13 +133,32 @@ pub fn mixture(
     mixture.and_then(|mixture| mixture.with_covariance_model(model)).map_err(exception)
 }
 
-/// Returns covariances, or values in their shape, as a NumPy array.
-pub fn covariances_to_numpy<'py>(py: Python<'py>, covariances: &Covariances) -> Bound<'py, PyAny> {
-    match covariances {
-        Covariances::Full(v) => v.clone().into_pyarray(py).into_any(),
-        Covariances::Tied(v) | Covariances::Diag(v) => v.clone().into_pyarray(py).into_any(),
-        Covariances::Spherical(v) => v.clone().into_pyarray(py).into_any(),
+/// Numbers of the engine, which Python gets as an array of NumPy.
+pub struct NumPy<A>(pub A);
+
+impl<'py, A: IntoPyArray> IntoPyObject<'py> for NumPy<A> {
+    type Target = PyArray<A::Item, A::Dim>;
+    type Output = Bound<'py, Self::Target>;
+    type Error = Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Infallible> {
+        Ok(self.0.into_pyarray(py))
     }
+}
+
+/// The same in float64, of one dimension, of two, of three and of any.
+pub type Numbers1 = NumPy<Array1<f64>>;
+pub type Numbers2 = NumPy<Array2<f64>>;
+pub type Numbers3 = NumPy<Array3<f64>>;
+pub type NumbersD = NumPy<ArrayD<f64>>;
+
+/// Returns covariances, or values in their shape, for Python.
+pub fn any_shape(covariances: &Covariances) -> NumbersD {
+    NumPy(match covariances.clone() {
+        Covariances::Full(v) => v.into_dyn(),
+        Covariances::Tied(v) | Covariances::Diag(v) => v.into_dyn(),
+        Covariances::Spherical(v) => v.into_dyn(),
+    })
 }
 
 /// Returns the type of the arrays that hold covariances of a model. Raises `ValueError` for an unknown name.

@@ -1,5 +1,5 @@
 //! Markov chains over the posterior of a mixture.
-use crate::arrays::{self, Matrix, view};
+use crate::arrays::{self, Matrix, NumPy, NumbersD, view};
 use crate::errors::{exception, sampler_exception};
 use crate::mixture::Mixture;
 use crate::noise;
@@ -13,7 +13,6 @@ use gaussmix::mcmc::{
     check_outputs,
 };
 use gaussmix::memory;
-use numpy::{IntoPyArray, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
@@ -161,10 +160,10 @@ impl Chains {
     }
 
     /// Returns the draws so far of a variable (C, S, …) or of a statistic (C, S).
-    fn draws<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
+    fn draws(&self, name: &str) -> PyResult<NumbersD> {
         let draws = self.lock().run.draws(name);
         let draws = draws.ok_or_else(|| PyValueError::new_err(format!("no variable has the name '{name}'")))?;
-        Ok(draws.into_pyarray(py))
+        Ok(NumPy(draws))
     }
 
     fn names(&self) -> (Vec<String>, Vec<&'static str>) {

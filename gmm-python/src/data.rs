@@ -1,5 +1,5 @@
 //! Samples resident in a device, and computations over them.
-use crate::arrays::{self, Matrix, view};
+use crate::arrays::{self, Matrix, NumPy, Numbers1, Numbers2, Numbers3, NumbersD, view};
 use crate::errors::exception;
 use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational, run};
 use crate::gpu::{GpuArray, Place};
@@ -17,7 +17,7 @@ use gaussmix::evaluator::{CpuEvaluator, Description, Evaluator, LabelledEvaluato
 use gaussmix::fit::{Em, MapPrior, Variational, me, noise_of, with_noise};
 use gaussmix::model::{CovarianceModel, Covariances, Predict, UniformDensity};
 use ndarray::{Array1, ArrayView2, Axis};
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{Element, IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
@@ -163,13 +163,13 @@ fn samples<T: Element + gaussmix::data::Element + 'static>(
 /// Fills in the missing values of samples with means, or with `draws` draws.
 #[pyfunction]
 #[pyo3(signature = (x, mixture, draws=None, seed=0))]
-pub fn impute<'py>(
-    py: Python<'py>,
-    x: &Bound<'py, PyAny>,
+pub fn impute(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
     mixture: &Mixture,
     draws: Option<usize>,
     seed: u64,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<NumbersD> {
     let filled = |samples: gaussmix::Result<Samples<'_>>| match draws {
         None => mixture.0.impute(&samples?).map(ndarray::ArrayBase::into_dyn),
         Some(draws) => mixture.0.impute_draws(&samples?, 0..draws, seed, 0).map(ndarray::ArrayBase::into_dyn),
@@ -177,20 +177,19 @@ pub fn impute<'py>(
     let matrix = Matrix::new(x)?;
     let x = matrix.view();
     let filled = interruptible(py, numbers(dim(x)).saturating_mul(draws.unwrap_or(1)), || filled(checked(x, true)))?;
-    Ok(filled.map_err(exception)?.into_pyarray(py).into_any())
+    filled.map_err(exception).map(NumPy)
 }
 
 /// Returns the expected true values of samples with noise, and their covariances.
 #[pyfunction]
 #[pyo3(signature = (x, mixture, noise, missing=false))]
-#[allow(clippy::type_complexity)] // A tuple in Python.
-pub fn denoise<'py>(
-    py: Python<'py>,
-    x: &Bound<'py, PyAny>,
+pub fn denoise(
+    py: Python<'_>,
+    x: &Bound<'_, PyAny>,
     mixture: &Mixture,
-    noise: noise::Given<'py>,
+    noise: noise::Given<'_>,
     missing: bool,
-) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>)> {
+) -> PyResult<(Numbers2, Numbers3)> {
     let matrix = Matrix::new(x)?;
     let x = matrix.view();
     // SAFETY: `arrays` lives to the end of this function, and the noise does not.
@@ -199,7 +198,7 @@ pub fn denoise<'py>(
     let work = || checked(x, missing)?.with_noise(noise.reborrow()).and_then(values);
     let (values, covariances) = interruptible(py, numbers(dim(x)), work)?.map_err(exception)?;
     drop(arrays);
-    Ok((values.into_pyarray(py), covariances.into_pyarray(py)))
+    Ok((NumPy(values), NumPy(covariances)))
 }
 
 /// Adds the memory that samples may take to the options, by default half of the memory. Samples that fit neither there
@@ -301,16 +300,10 @@ impl Data {
     }
 
     /// Returns the total log-likelihood and its derivatives by weights, means and covariances.
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn gradient<'py>(
-        &self,
-        py: Python<'py>,
-        mixture: &Mixture,
-    ) -> PyResult<(f64, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyAny>)> {
+    fn gradient(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<(f64, Numbers1, Numbers2, NumbersD)> {
         let gradient = self.evaluate(py, |data| mixture.0.gradient(data))?;
-        let covariances = arrays::covariances_to_numpy(py, &gradient.covariances);
-        let (weights, means) = (gradient.weights.into_pyarray(py), gradient.means.into_pyarray(py));
-        Ok((gradient.log_likelihood, weights, means, covariances))
+        let covariances = arrays::any_shape(&gradient.covariances);
+        Ok((gradient.log_likelihood, NumPy(gradient.weights), NumPy(gradient.means), covariances))
     }
 
     /// Returns the mean log-likelihood of a sample, by weight.
@@ -332,40 +325,40 @@ impl Data {
         }
     }
 
-    fn scores<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        Ok(self.evaluate(py, |data| data.score_samples(&mixture.0))?.into_pyarray(py))
+    fn scores(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Numbers1> {
+        self.evaluate(py, |data| data.score_samples(&mixture.0)).map(NumPy)
     }
 
-    fn labels<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn labels(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<NumPy<Vec<i64>>> {
         let labels = self.evaluate(py, |data| data.predict(&mixture.0))?;
-        Ok(labels.into_iter().map(|k| mixture.0.label(k)).collect::<Vec<_>>().into_pyarray(py))
+        Ok(NumPy(labels.into_iter().map(|k| mixture.0.label(k)).collect()))
     }
 
     /// Draws samples by their distance to narrow components, for the start of a fit. Returns their rows, keys and
     /// distances. The first sample is row `first_row` of the whole.
     #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn draw<'py>(
+    fn draw(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         mixture: &Mixture,
         seed: u64,
         first_row: usize,
         size: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
+    ) -> PyResult<(NumPy<Vec<i64>>, NumPy<Vec<f64>>, NumPy<Vec<f64>>)> {
         let draw = gaussmix::evaluator::Draw::new(&mixture.0, seed, size).from_row(first_row);
         let drawn = self.evaluate(py, |data| data.draw(&draw))?;
         let rows: Vec<i64> = drawn.iter().map(|drawn| drawn.row as i64).collect();
         let (keys, far): (Vec<f64>, Vec<f64>) = drawn.iter().map(|drawn| (drawn.key, drawn.far)).unzip();
-        Ok((rows.into_pyarray(py), keys.into_pyarray(py), far.into_pyarray(py)))
+        Ok((NumPy(rows), NumPy(keys), NumPy(far)))
     }
 
-    fn responsibilities<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(self.evaluate(py, |data| data.predict_proba(&mixture.0))?.into_pyarray(py))
+    fn responsibilities(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Numbers2> {
+        self.evaluate(py, |data| data.predict_proba(&mixture.0)).map(NumPy)
     }
 
     /// Returns the derivatives of each sample's log-likelihood by the sample.
-    fn score_function<'py>(&self, py: Python<'py>, mixture: &Mixture) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(self.evaluate(py, |data| mixture.0.score_function(data))?.into_pyarray(py))
+    fn score_function(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Numbers2> {
+        self.evaluate(py, |data| mixture.0.score_function(data)).map(NumPy)
     }
 
     fn e_step(&self, py: Python<'_>, mixture: &Mixture) -> PyResult<Statistics> {

@@ -1,5 +1,5 @@
 //! Fits by EM or by variational inference, with starts, signals and callbacks of Python.
-use crate::arrays;
+use crate::arrays::{self, NumPy};
 use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::standard::Standardization;
@@ -9,7 +9,6 @@ use gaussmix::evaluator::Evaluator;
 use gaussmix::fit::{Em, FitOptions, FittedModel, Fitting, Iteration, MapPrior, Method, RunStart, Starts, Variational};
 use gaussmix::model::{CovarianceType, Covariances};
 use gaussmix::{Error, Result};
-use numpy::{PyArray1, ToPyArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -153,8 +152,8 @@ impl Fit {
     }
 
     #[getter]
-    fn lower_bounds<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.lower_bounds.to_pyarray(py)
+    fn lower_bounds(&self) -> NumPy<Vec<f64>> {
+        NumPy(self.lower_bounds.to_owned())
     }
 
     #[getter]

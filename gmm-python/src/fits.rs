@@ -1,5 +1,5 @@
 //! The results of many fits.
-use crate::arrays::Matrix;
+use crate::arrays::{Matrix, NumPy};
 use crate::data::checked;
 use crate::errors::exception;
 use crate::fit::{Fit, ToPython};
@@ -11,7 +11,7 @@ use gaussmix::evaluator::{Evaluator, evaluate_each};
 use gaussmix::fit::{FittedModel as _, Regularized};
 use gaussmix::model::CovarianceType;
 use ndarray::Array1;
-use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
+use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -169,18 +169,18 @@ impl Fits {
     }
 
     #[getter]
-    fn converged<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
-        self.each(py, |fit| fit.converged, false)
+    fn converged(&self) -> NumPy<Vec<bool>> {
+        self.each(|fit| fit.converged, false)
     }
 
     #[getter]
-    fn n_iter<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        self.each(py, |fit| fit.n_iter() as i64, 0)
+    fn n_iter(&self) -> NumPy<Vec<i64>> {
+        self.each(|fit| fit.n_iter() as i64, 0)
     }
 
     #[getter]
-    fn lower_bound<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.each(py, |fit| fit.lower_bound(), f64::NAN)
+    fn lower_bound(&self) -> NumPy<Vec<f64>> {
+        self.each(|fit| fit.lower_bound(), f64::NAN)
     }
 
     /// Finds a fit with a column whose variance is less than a thousand times `reg_covar`. Returns the fit, the column,
@@ -221,12 +221,7 @@ impl Fits {
     }
 
     /// Returns the log-likelihood of each sample under the fit of its set, NaN if the fit failed.
-    fn scores<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        sets: SetsOfFits,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn scores(&self, py: Python<'_>, x: &Bound<'_, PyAny>, sets: SetsOfFits) -> PyResult<NumPy<Vec<f64>>> {
         self.evaluate(py, x, sets, f64::NAN, |fit, evaluator| {
             let scores = evaluator.score_samples(fit.mixture.density())?;
             Ok((scores + fit.mixture.log_factor()).to_vec())
@@ -234,12 +229,7 @@ impl Fits {
     }
 
     /// Returns the most probable component of each sample under the fit of its set, −1 if the fit failed.
-    fn labels<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        sets: SetsOfFits,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn labels(&self, py: Python<'_>, x: &Bound<'_, PyAny>, sets: SetsOfFits) -> PyResult<NumPy<Vec<i64>>> {
         self.evaluate(py, x, sets, -1, |fit, evaluator| {
             let labels = evaluator.predict(fit.mixture.density())?;
             Ok(labels.into_iter().map(|label| label as i64).collect())
@@ -261,24 +251,19 @@ pub struct SetsOfFits {
 }
 
 impl Fits {
-    fn each<'py, T: numpy::Element + Clone>(
-        &self,
-        py: Python<'py>,
-        of: impl Fn(&OneFit) -> T,
-        failed: T,
-    ) -> Bound<'py, PyArray1<T>> {
+    fn each<T: numpy::Element + Clone>(&self, of: impl Fn(&OneFit) -> T, failed: T) -> NumPy<Vec<T>> {
         let values: Vec<T> = self.fits.iter().map(|fit| fit.as_ref().map_or_else(|_| failed.clone(), &of)).collect();
-        values.into_pyarray(py)
+        NumPy(values)
     }
 
-    fn evaluate<'py, T: numpy::Element + Send + Sync + Copy>(
+    fn evaluate<T: numpy::Element + Send + Sync + Copy>(
         &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
         of: SetsOfFits,
         failed: T,
         evaluate: impl Fn(&OneFit, &mut dyn Evaluator) -> gaussmix::Result<Vec<T>> + Sync,
-    ) -> PyResult<Bound<'py, PyArray1<T>>> {
+    ) -> PyResult<NumPy<Vec<T>>> {
         let device: Device = of.device.parse().map_err(exception)?;
         let matrix = Matrix::new(x)?;
         let x = matrix.view();
@@ -296,6 +281,6 @@ impl Fits {
             Ok(values?.concat())
         };
         let (values, ()): (gaussmix::Result<Vec<T>>, _) = compute_beside(py, of.threads, work, || ())?;
-        Ok(values.map_err(exception)?.into_pyarray(py))
+        values.map_err(exception).map(NumPy)
     }
 }

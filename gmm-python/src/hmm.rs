@@ -1,5 +1,5 @@
 //! Hidden Markov models.
-use crate::arrays::{self, Matrix, numbers};
+use crate::arrays::{self, Matrix, NumPy, Numbers1, Numbers2, NumbersD, numbers};
 use crate::errors::{exception, file_exception, hmm_exception};
 use crate::statistics::Statistics;
 use crate::threads::interruptible;
@@ -8,13 +8,13 @@ use gaussmix::device::Device;
 use gaussmix::hmm::{self, Frozen, Hyperparameters, Options, Priors};
 use gaussmix::io::{HiddenMarkovFile, Output};
 use gaussmix::model::Covariances;
-use ndarray::ArrayView2;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
+use ndarray::{Array2, ArrayView2};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-type Pair<'py, A, B> = (Bound<'py, A>, Bound<'py, B>);
+type Pair<A, B> = (NumPy<A>, NumPy<B>);
 
 /// A copy of rows, divided into sequences.
 #[pyclass(frozen, module = "gaussmix._core")]
@@ -148,29 +148,29 @@ impl HiddenMarkov {
     }
 
     #[getter]
-    fn startprob<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.startprob().to_pyarray(py)
+    fn startprob(&self) -> Numbers1 {
+        NumPy(self.0.startprob().to_owned())
     }
 
     #[getter]
-    fn transmat<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.transmat().to_pyarray(py)
+    fn transmat(&self) -> Numbers2 {
+        NumPy(self.0.transmat().to_owned())
     }
 
     /// The weights within the states.
     #[getter]
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.weights().into_pyarray(py)
+    fn weights(&self) -> Numbers2 {
+        NumPy(self.0.weights())
     }
 
     #[getter]
-    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.emissions().means().to_pyarray(py)
+    fn means(&self) -> Numbers2 {
+        NumPy(self.0.emissions().means().to_owned())
     }
 
     #[getter]
-    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, self.0.emissions().covariances())
+    fn covariances(&self) -> NumbersD {
+        arrays::any_shape(self.0.emissions().covariances())
     }
 
     #[getter]
@@ -188,66 +188,45 @@ impl HiddenMarkov {
         self.0.n_parameters()
     }
 
-    fn stationary_distribution<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.stationary_distribution().into_pyarray(py)
+    fn stationary_distribution(&self) -> Numbers1 {
+        NumPy(self.0.stationary_distribution())
     }
 
     /// Returns log p of each sequence.
-    fn score<'py>(&self, py: Python<'py>, sequences: &Sequences) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        Ok(sequences.compute(py, |sequences| self.0.score(sequences))?.into_pyarray(py))
+    fn score(&self, py: Python<'_>, sequences: &Sequences) -> PyResult<NumPy<Vec<f64>>> {
+        sequences.compute(py, |sequences| self.0.score(sequences)).map(NumPy)
     }
 
     /// Returns the total log-likelihood, and its derivatives by the parameters as they are given.
-    fn gradient<'py>(&self, py: Python<'py>, sequences: &Sequences) -> PyResult<(f64, Vec<Bound<'py, PyAny>>)> {
+    fn gradient(&self, py: Python<'_>, sequences: &Sequences) -> PyResult<(f64, [NumbersD; 5])> {
         let found = sequences.compute(py, |sequences| self.0.gradient(sequences))?;
-        let parts = vec![
-            found.startprob.into_pyarray(py).into_any(),
-            found.transmat.into_pyarray(py).into_any(),
-            found.weights.into_pyarray(py).into_any(),
-            found.means.into_pyarray(py).into_any(),
-            arrays::covariances_to_numpy(py, &found.covariances),
-        ];
-        Ok((found.log_likelihood, parts))
+        let covariances = arrays::any_shape(&found.covariances);
+        let [startprob, transmat, weights, means] =
+            [found.startprob.into_dyn(), found.transmat.into_dyn(), found.weights.into_dyn(), found.means.into_dyn()]
+                .map(NumPy);
+        Ok((found.log_likelihood, [startprob, transmat, weights, means, covariances]))
     }
 
-    fn forward_backward<'py>(
-        &self,
-        py: Python<'py>,
-        sequences: &Sequences,
-    ) -> PyResult<Pair<'py, PyArray1<f64>, PyArray2<f64>>> {
+    fn forward_backward(&self, py: Python<'_>, sequences: &Sequences) -> PyResult<Pair<Vec<f64>, Array2<f64>>> {
         let (scores, posteriors) = sequences.compute(py, |sequences| self.0.forward_backward(sequences))?;
-        Ok((scores.into_pyarray(py), posteriors.into_pyarray(py)))
+        Ok((NumPy(scores), NumPy(posteriors)))
     }
 
-    fn viterbi<'py>(
-        &self,
-        py: Python<'py>,
-        sequences: &Sequences,
-    ) -> PyResult<Pair<'py, PyArray1<f64>, PyArray1<i64>>> {
+    fn viterbi(&self, py: Python<'_>, sequences: &Sequences) -> PyResult<Pair<Vec<f64>, Vec<i64>>> {
         let (scores, states) = sequences.compute(py, |sequences| self.0.viterbi(sequences))?;
         let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
-        Ok((scores.into_pyarray(py), states.into_pyarray(py)))
+        Ok((NumPy(scores), NumPy(states)))
     }
 
     /// Returns log p of each sequence with these states.
-    fn score_paths<'py>(
-        &self,
-        py: Python<'py>,
-        sequences: &Sequences,
-        states: Vec<usize>,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        Ok(sequences.compute(py, |sequences| self.0.score_paths(sequences, &states))?.into_pyarray(py))
+    fn score_paths(&self, py: Python<'_>, sequences: &Sequences, states: Vec<usize>) -> PyResult<NumPy<Vec<f64>>> {
+        sequences.compute(py, |sequences| self.0.score_paths(sequences, &states)).map(NumPy)
     }
 
     /// Returns the expected numbers of starts and of transitions, and the statistics of the emissions.
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn e_step<'py>(
-        &self,
-        py: Python<'py>,
-        sequences: &Sequences,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Statistics)> {
+    fn e_step(&self, py: Python<'_>, sequences: &Sequences) -> PyResult<(Numbers1, Numbers2, Statistics)> {
         let sums = sequences.compute(py, |sequences| self.0.expectations(sequences))?;
-        Ok((sums.start.into_pyarray(py), sums.transitions.into_pyarray(py), Statistics(sums.statistics)))
+        Ok((NumPy(sums.start), NumPy(sums.transitions), Statistics(sums.statistics)))
     }
 
     /// Returns the model of an M-step of `params` from the sums of E-steps under this one.
@@ -286,17 +265,17 @@ impl HiddenMarkov {
     }
 
     #[pyo3(signature = (n_samples, seed, start=None))]
-    fn sample<'py>(
+    fn sample(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         n_samples: usize,
         seed: u64,
         start: Option<usize>,
-    ) -> PyResult<Pair<'py, PyArray2<f64>, PyArray1<i64>>> {
+    ) -> PyResult<Pair<Array2<f64>, Vec<i64>>> {
         let drawn = interruptible(py, n_samples, || self.0.sample(n_samples, seed, start))?;
         let (x, states) = drawn.map_err(hmm_exception)?;
         let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
-        Ok((x.into_pyarray(py), states.into_pyarray(py)))
+        Ok((NumPy(x), NumPy(states)))
     }
 
     /// Reads a JSON file: a model, the names of its features, and the history of a fit up to it.
@@ -363,7 +342,7 @@ impl VariationalHiddenMarkov {
         found.set_item("transitions", transitions.to_pyarray(py))?;
         found.set_item("means", means.to_pyarray(py))?;
         let scale: &Covariances = scale;
-        found.set_item("scale", arrays::covariances_to_numpy(py, scale))?;
+        found.set_item("scale", arrays::any_shape(scale))?;
         Ok(found)
     }
 

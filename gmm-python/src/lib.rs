@@ -27,6 +27,7 @@ mod variational;
 use gaussmix::model::CovarianceModel;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::ffi::OsString;
 
 /// A device: its name, its description, and the reason why it cannot be used.
 type Found = (String, Option<String>, Option<String>);
@@ -64,15 +65,18 @@ fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> P
     gaussmix::memory::check(what, &shape, element, remedy).map_err(errors::exception)
 }
 
-/// Runs the command `gmm` with its arguments, the first of which is its name, and returns its exit code.
+/// Runs the command `gmm` with its arguments, by default those of the process, and returns its exit code.
 #[pyfunction]
-fn run_program(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| gaussmix_cli::run(arguments))
+#[pyo3(signature = (arguments=None))]
+fn run_program(py: Python<'_>, arguments: Option<Vec<OsString>>) -> PyResult<u8> {
+    let given = || py.import("sys")?.getattr("argv")?.extract::<Vec<OsString>>();
+    let arguments = arguments.map_or_else(given, Ok)?;
+    Ok(py.detach(|| gaussmix_cli::run([OsString::from("gmm")].into_iter().chain(arguments.into_iter().skip(1)))))
 }
 
 /// Returns the arguments of `python -m gaussmix.mpi` by their names, or a text to print and the exit code.
 #[pyfunction]
-fn mpi_arguments(py: Python<'_>, arguments: Vec<std::ffi::OsString>) -> PyResult<Bound<'_, PyAny>> {
+fn mpi_arguments(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Bound<'_, PyAny>> {
     Ok(pythonize::pythonize(py, &gaussmix_cli::mpi_arguments(arguments))?)
 }
 
@@ -97,7 +101,7 @@ mod _core {
         many::fit_many,
         mixture::{Mixture, Mixtures},
         mpi_arguments,
-        pairwise::{InnerProducts, gaussian_kernel, gaussian_kernel_pairs},
+        pairwise::{InnerProducts, gaussian_kernel},
         regression::Regression,
         run_program,
         standard::Standardization,

@@ -1,5 +1,5 @@
 //! The parameters of a mixture, checked once.
-use crate::arrays::{self, numbers};
+use crate::arrays::{self, NumPy, Numbers1, Numbers2, Numbers3, NumbersD, numbers};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
@@ -7,7 +7,6 @@ use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
 use gaussmix::model::{Covariances, Order, UniformDensity};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis, s};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -310,13 +309,9 @@ impl Mixture {
     }
 
     /// The volumes, shapes and orientations of the covariances.
-    #[expect(clippy::type_complexity, reason = "three arrays")]
-    fn decomposition<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray3<f64>>) {
+    fn decomposition(&self) -> (Numbers1, Numbers2, Numbers3) {
         let parts = self.0.decomposition();
-        (parts.volumes.into_pyarray(py), parts.shapes.into_pyarray(py), parts.orientations.into_pyarray(py))
+        (NumPy(parts.volumes), NumPy(parts.shapes), NumPy(parts.orientations))
     }
 
     #[getter]
@@ -325,55 +320,44 @@ impl Mixture {
     }
 
     #[getter]
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.weights().to_pyarray(py)
+    fn weights(&self) -> Numbers1 {
+        NumPy(self.0.weights().to_owned())
     }
 
     /// The means of the Gaussians.
     #[getter]
-    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.means().slice(s![..self.0.n_gaussians(), ..]).to_pyarray(py)
+    fn means(&self) -> Numbers2 {
+        NumPy(self.0.means().slice(s![..self.0.n_gaussians(), ..]).to_owned())
     }
 
     /// The covariances of the Gaussians, as the following.
     #[getter]
-    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, self.0.without_noise().covariances())
+    fn covariances(&self) -> NumbersD {
+        arrays::any_shape(self.0.without_noise().covariances())
     }
 
     #[getter]
-    fn precisions<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.without_noise().precisions())
+    fn precisions(&self) -> NumbersD {
+        arrays::any_shape(&self.0.without_noise().precisions())
     }
 
     #[getter]
-    fn precisions_cholesky<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.without_noise().precisions_cholesky())
+    fn precisions_cholesky(&self) -> NumbersD {
+        arrays::any_shape(&self.0.without_noise().precisions_cholesky())
     }
 
     /// Returns the plane in which the command `gmm` draws the mixture: y = A·(x − origin), with A (2, D) and the labels
     /// of the axes.
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn plane<'py>(
-        &self,
-        py: Python<'py>,
-        names: Vec<String>,
-    ) -> (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, [String; 2]) {
+    fn plane(&self, names: Vec<String>) -> (Numbers2, Numbers1, [String; 2]) {
         let plane = gaussmix_cli::Plane::of(&self.0.without_noise(), &names);
-        (plane.axes.into_pyarray(py), plane.origin.into_pyarray(py), plane.labels)
+        (NumPy(plane.axes), NumPy(plane.origin), plane.labels)
     }
 
-    #[allow(clippy::type_complexity)] // The two arrays of a pair.
-    fn sample<'py>(
-        &self,
-        py: Python<'py>,
-        n_samples: usize,
-        seed: u64,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<i64>>)> {
+    fn sample(&self, py: Python<'_>, n_samples: usize, seed: u64) -> PyResult<(Numbers2, NumPy<Vec<i64>>)> {
         let (x, labels) =
             interruptible(py, self.numbers(n_samples), || self.0.sample(n_samples, seed))?.map_err(exception)?;
         let labels: Vec<i64> = labels.into_iter().map(|k| self.0.label(k)).collect();
-        Ok((x.into_pyarray(py), labels.into_pyarray(py)))
+        Ok((NumPy(x), NumPy(labels)))
     }
 
     fn marginal(&self, features: Vec<usize>) -> PyResult<Self> {
@@ -385,44 +369,33 @@ impl Mixture {
         self.0.condition(&given).map(Self::from).map_err(exception)
     }
 
-    fn cdf<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn cdf(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<NumPy<Vec<f64>>> {
         let x = arrays::vector("x", x)?;
         let p = interruptible(py, self.numbers(x.len()), || {
             x.iter().map(|x| self.0.cdf(*x)).collect::<Result<Vec<_>, _>>()
         })?;
-        Ok(p.map_err(exception)?.into_pyarray(py))
+        p.map_err(exception).map(NumPy)
     }
 
-    fn quantile<'py>(&self, py: Python<'py>, p: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn quantile(&self, py: Python<'_>, p: &Bound<'_, PyAny>) -> PyResult<NumPy<Vec<f64>>> {
         let p = arrays::vector("p", p)?;
         let x = interruptible(py, self.numbers(p.len()), || {
             p.iter().map(|p| self.0.quantile(*p)).collect::<Result<Vec<_>, _>>()
         })?;
-        Ok(x.map_err(exception)?.into_pyarray(py))
+        x.map_err(exception).map(NumPy)
     }
 
     /// Returns the intervals of highest density of a mixture of one feature, and the density at their ends.
-    fn hdr<'py>(&self, py: Python<'py>, level: f64) -> PyResult<(Bound<'py, PyArray2<f64>>, f64)> {
+    fn hdr(&self, py: Python<'_>, level: f64) -> PyResult<(Numbers2, f64)> {
         let region = interruptible(py, self.pairs(self), || self.0.hdr(level))?.map_err(exception)?;
-        Ok((Array2::from(region.intervals).into_pyarray(py), region.density))
+        Ok((NumPy(Array2::from(region.intervals)), region.density))
     }
 
     /// Returns places on the axis of a mixture of one feature, the density, the distribution function, and each
     /// component's part of the density.
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn on_axis<'py>(
-        &self,
-        py: Python<'py>,
-        n_points: usize,
-    ) -> PyResult<(
-        Bound<'py, PyArray1<f64>>,
-        Bound<'py, PyArray1<f64>>,
-        Bound<'py, PyArray1<f64>>,
-        Bound<'py, PyArray2<f64>>,
-    )> {
+    fn on_axis(&self, py: Python<'_>, n_points: usize) -> PyResult<(Numbers1, Numbers1, Numbers1, Numbers2)> {
         let axis = interruptible(py, self.numbers(n_points), || self.0.on_axis(n_points))?.map_err(exception)?;
-        let array = |v: Array1<f64>| v.into_pyarray(py);
-        Ok((array(axis.x), array(axis.density), array(axis.cdf), axis.components.into_pyarray(py)))
+        Ok((NumPy(axis.x), NumPy(axis.density), NumPy(axis.cdf), NumPy(axis.components)))
     }
 
     /// Returns the mixture with its components in another order: by the mean of a feature, by their numbers, or without
@@ -453,19 +426,17 @@ impl Mixture {
         Ok((found.value, found.standard_error))
     }
 
-    fn wasserstein<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(interruptible(py, self.pairs(other), || self.0.wasserstein(&other.0))?.map_err(exception)?.into_pyarray(py))
+    fn wasserstein(&self, py: Python<'_>, other: &Self) -> PyResult<Numbers2> {
+        interruptible(py, self.pairs(other), || self.0.wasserstein(&other.0))?.map_err(exception).map(NumPy)
     }
 
-    fn transport<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
+    fn transport(&self, py: Python<'_>, other: &Self) -> PyResult<(f64, Numbers2)> {
         let found = interruptible(py, self.pairs(other), || self.0.transport(&other.0))?.map_err(exception)?;
-        Ok((found.distance, found.plan.into_pyarray(py)))
+        Ok((found.distance, NumPy(found.plan)))
     }
 
-    fn hellinger_affinity<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(interruptible(py, self.pairs(other), || self.0.hellinger_affinity(&other.0))?
-            .map_err(exception)?
-            .into_pyarray(py))
+    fn hellinger_affinity(&self, py: Python<'_>, other: &Self) -> PyResult<Numbers2> {
+        interruptible(py, self.pairs(other), || self.0.hellinger_affinity(&other.0))?.map_err(exception).map(NumPy)
     }
 
     /// Returns the normalised product, and the logarithm of its integral before normalisation.

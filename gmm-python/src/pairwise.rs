@@ -73,61 +73,34 @@ fn array<'py, T: Number + Element, D: Dimension>(
     Ok(interruptible(py, n, work)?.map_err(exception)?.into_pyarray(py).into_any())
 }
 
-/// Returns exp(−γ‖a − b‖²) of each pair of rows (N,).
-#[pyfunction]
-pub fn gaussian_kernel_pairs<'py>(
-    py: Python<'py>,
-    a: &Bound<'_, PyAny>,
-    b: &Bound<'_, PyAny>,
-    gamma: f64,
-    device: &str,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (device, kernel) = parse(gamma, device)?;
-    match (&Matrix::new(a)?, &Matrix::new(b)?) {
-        (Matrix::F32(a), Matrix::F32(b)) => of_pairs(py, device, &kernel, view(a), view(b)),
-        (Matrix::F64(a), Matrix::F64(b)) => of_pairs(py, device, &kernel, view(a), view(b)),
-        _ => Err(mixed()),
-    }
-}
-
-fn of_pairs<'py, T: Number + Element>(
-    py: Python<'py>,
-    device: Device,
-    kernel: &GaussianKernel,
-    a: ArrayView2<'_, T>,
-    b: ArrayView2<'_, T>,
-) -> PyResult<Bound<'py, PyAny>> {
-    array(py, a.len(), || RowPairs::load(device, a, b)?.gaussian(kernel))
-}
-
-/// Returns exp(−γ‖a − b‖²) of each row of `a` with each row of `b` (N, M).
+/// Returns exp(−γ‖a − b‖²) of each row of `a` with each row of `b` (N, M); with `pairs`, of each pair of rows (N,).
 #[pyfunction]
 pub fn gaussian_kernel<'py>(
     py: Python<'py>,
     a: &Bound<'_, PyAny>,
     b: &Bound<'_, PyAny>,
     gamma: f64,
+    pairs: bool,
     device: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (device, kernel) = parse(gamma, device)?;
+    let (device, kernel) = (device.parse().map_err(exception)?, GaussianKernel::new(gamma).map_err(exception)?);
     match (&Matrix::new(a)?, &Matrix::new(b)?) {
-        (Matrix::F32(a), Matrix::F32(b)) => of_all(py, device, &kernel, view(a), view(b)),
-        (Matrix::F64(a), Matrix::F64(b)) => of_all(py, device, &kernel, view(a), view(b)),
+        (Matrix::F32(a), Matrix::F32(b)) => of_rows(py, device, &kernel, view(a), view(b), pairs),
+        (Matrix::F64(a), Matrix::F64(b)) => of_rows(py, device, &kernel, view(a), view(b), pairs),
         _ => Err(mixed()),
     }
 }
 
-fn of_all<'py, T: Number + Element>(
+fn of_rows<'py, T: Number + Element>(
     py: Python<'py>,
     device: Device,
     kernel: &GaussianKernel,
     a: ArrayView2<'_, T>,
     b: ArrayView2<'_, T>,
+    pairs: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let work = || Centres::load(device, b)?.gaussian(kernel, a);
-    array(py, a.len().saturating_mul(b.nrows()), work)
-}
-
-fn parse(gamma: f64, device: &str) -> PyResult<(Device, GaussianKernel)> {
-    Ok((device.parse().map_err(exception)?, GaussianKernel::new(gamma).map_err(exception)?))
+    if pairs {
+        return array(py, a.len(), || RowPairs::load(device, a, b)?.gaussian(kernel));
+    }
+    array(py, a.len().saturating_mul(b.nrows()), || Centres::load(device, b)?.gaussian(kernel, a))
 }

@@ -1,11 +1,9 @@
-use crate::arrays::{Matrix, covariances_to_numpy, matrix};
+use crate::arrays::{Matrix, NumPy, Numbers1, Numbers2, Numbers3, NumbersD, any_shape, matrix};
 use crate::data::{checked, dim, numbers};
 use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::threads::interruptible_in;
 use gaussmix::data::Samples;
-use ndarray::ArrayD;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyArrayDyn};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -38,15 +36,13 @@ impl Regression {
     /// Returns the means (N, wanted) and, as `spread` asks, nothing more, standard deviations ("std") or covariances
     /// ("cov").
     #[pyo3(signature = (x, spread=None, *, threads=None, missing=false))]
-    #[allow(clippy::type_complexity)] // A tuple in Python.
-    fn predict<'py>(
+    fn predict(
         &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
+        x: &Bound<'_, PyAny>,
         spread: Option<&str>,
         threads: Option<usize>,
         missing: bool,
-    ) -> PyResult<(Bound<'py, PyArray2<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>)> {
+    ) -> PyResult<(Numbers2, Option<NumbersD>)> {
         let (mean, spread) = match spread {
             None => (self.evaluate(x, threads, missing, |regression, x| regression.predict(x))?, None),
             Some("std") => {
@@ -60,61 +56,45 @@ impl Regression {
             }
             Some(other) => return Err(PyValueError::new_err(format!("the spread is '{other}'; give 'std' or 'cov'"))),
         };
-        Ok((mean.into_pyarray(py), spread.map(|spread: ArrayD<f64>| spread.into_pyarray(py))))
+        Ok((NumPy(mean), spread.map(NumPy)))
     }
 
     /// Returns the weights of the components (N, K).
     #[pyo3(signature = (x, *, threads=None, missing=false))]
-    fn weights<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        threads: Option<usize>,
-        missing: bool,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        Ok(self.evaluate(x, threads, missing, |regression, x| regression.weights(x))?.into_pyarray(py))
+    fn weights(&self, x: &Bound<'_, PyAny>, threads: Option<usize>, missing: bool) -> PyResult<Numbers2> {
+        self.evaluate(x, threads, missing, |regression, x| regression.weights(x)).map(NumPy)
     }
 
     /// Returns the means of the components (N, K, wanted).
     #[pyo3(signature = (x, *, threads=None, missing=false))]
-    fn means<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        threads: Option<usize>,
-        missing: bool,
-    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        Ok(self.evaluate(x, threads, missing, |regression, x| regression.means(x))?.into_pyarray(py))
+    fn means(&self, x: &Bound<'_, PyAny>, threads: Option<usize>, missing: bool) -> PyResult<Numbers3> {
+        self.evaluate(x, threads, missing, |regression, x| regression.means(x)).map(NumPy)
     }
 
     /// Returns the log-density of y (N, wanted) given x.
     #[pyo3(signature = (x, y, *, threads=None, missing=false))]
-    fn log_density<'py>(
+    fn log_density(
         &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-        y: &Bound<'py, PyAny>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
         threads: Option<usize>,
         missing: bool,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    ) -> PyResult<Numbers1> {
         let y = matrix("y", y)?;
-        let logs = self.evaluate(x, threads, missing, |regression, x| regression.log_density(x, y.view()))?;
-        Ok(logs.into_pyarray(py))
+        self.evaluate(x, threads, missing, |regression, x| regression.log_density(x, y.view())).map(NumPy)
     }
 
     /// Returns draws (N, `n_draws`, wanted).
     #[pyo3(signature = (x, n_draws, seed, *, threads=None, missing=false))]
-    fn sample<'py>(
+    fn sample(
         &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
+        x: &Bound<'_, PyAny>,
         n_draws: usize,
         seed: u64,
         threads: Option<usize>,
         missing: bool,
-    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
-        let draws = self.evaluate(x, threads, missing, |regression, x| regression.sample(x, n_draws, seed))?;
-        Ok(draws.into_pyarray(py))
+    ) -> PyResult<Numbers3> {
+        self.evaluate(x, threads, missing, |regression, x| regression.sample(x, n_draws, seed)).map(NumPy)
     }
 
     /// Returns the mixture of the given features; `None` if nothing is given.
@@ -125,19 +105,19 @@ impl Regression {
 
     /// Returns the matrices that multiply deviations of the given features, (K, wanted, given).
     #[getter]
-    fn slopes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray3<f64>> {
-        self.0.slopes().into_pyarray(py)
+    fn slopes(&self) -> Numbers3 {
+        NumPy(self.0.slopes())
     }
 
     /// Returns the covariances of the wanted features given the rest, in the shape of the mixture's type.
     #[getter]
-    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        covariances_to_numpy(py, self.0.covariances())
+    fn covariances(&self) -> NumbersD {
+        any_shape(self.0.covariances())
     }
 
     /// Returns the variances of the wanted features given the rest, (K, wanted).
     #[getter]
-    fn variances<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.variances().into_pyarray(py)
+    fn variances(&self) -> Numbers2 {
+        NumPy(self.0.variances())
     }
 }

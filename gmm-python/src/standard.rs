@@ -1,11 +1,11 @@
 //! Standardised units.
-use crate::arrays::{self, Matrix, view};
+use crate::arrays::{self, Matrix, NumPy, Numbers1, view};
 use crate::errors::exception;
 use crate::threads::compute;
 use gaussmix::data::{Samples, View};
 use gaussmix::fit;
 use ndarray::ArrayView2;
-use numpy::{IntoPyArray, PyArray1, ToPyArray};
+use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -54,8 +54,8 @@ impl Standardization {
 
     /// Returns the divisor of each column.
     #[getter]
-    fn scale<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.scale().to_pyarray(py)
+    fn scale(&self) -> Numbers1 {
+        NumPy(self.0.scale().to_owned())
     }
 
     /// Returns samples in these units, in their own type.

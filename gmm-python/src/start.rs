@@ -1,5 +1,5 @@
 //! The starts of scikit-learn, from random numbers drawn by Python.
-use crate::arrays::{self, Matrix};
+use crate::arrays::{self, Matrix, NumPy};
 use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
@@ -8,7 +8,6 @@ use gaussmix::data::View;
 use gaussmix::fit::{Em, Hierarchy, quantile_classes as between_quantiles, scikit_learn};
 use gaussmix::model::CovarianceType;
 use ndarray::{Array1, Array2, ArrayView1};
-use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -31,8 +30,8 @@ fn with<T: Send>(x: &Bound<'_, PyAny>, work: impl FnOnce(View<'_>) -> gaussmix::
     compute(x.py(), || work(view))?.map_err(exception)
 }
 
-fn to_numpy(py: Python<'_>, numbers: Vec<usize>) -> Bound<'_, PyArray1<i64>> {
-    numbers.into_iter().map(|number| number as i64).collect::<Vec<_>>().into_pyarray(py)
+fn to_numpy(numbers: Vec<usize>) -> NumPy<Vec<i64>> {
+    NumPy(numbers.into_iter().map(|number| number as i64).collect())
 }
 
 /// Returns the statistics of the clusters of k-means, and the number of clusters with samples.
@@ -71,69 +70,65 @@ pub fn kmeans_statistics(
 
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
-pub fn kmeans<'py>(
-    x: &Bound<'py, PyAny>,
+pub fn kmeans(
+    x: &Bound<'_, PyAny>,
     sample_weight: Option<&Bound<'_, PyAny>>,
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
+) -> PyResult<NumPy<Vec<i64>>> {
     rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans)
 }
 
 /// Returns the rows that k-means++ chooses.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
-pub fn kmeans_plusplus<'py>(
-    x: &Bound<'py, PyAny>,
+pub fn kmeans_plusplus(
+    x: &Bound<'_, PyAny>,
     sample_weight: Option<&Bound<'_, PyAny>>,
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
+) -> PyResult<NumPy<Vec<i64>>> {
     rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans_plusplus)
 }
 
-fn rows<'py>(
-    x: &Bound<'py, PyAny>,
+fn rows(
+    x: &Bound<'_, PyAny>,
     sample_weight: Option<&Bound<'_, PyAny>>,
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
     of: impl Fn(View<'_>, Option<ArrayView1<'_, f64>>, usize, &[f64]) -> gaussmix::Result<Vec<usize>> + Send,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
+) -> PyResult<NumPy<Vec<i64>>> {
     let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
     let rows = with(x, move |x| of(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms))?;
-    Ok(to_numpy(x.py(), rows))
+    Ok(to_numpy(rows))
 }
 
 /// Returns the mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.
 #[pyfunction]
-pub fn hierarchy<'py>(x: &Bound<'py, PyAny>, model: &str, transformation: &str) -> PyResult<Bound<'py, PyArray2<i64>>> {
+pub fn hierarchy(x: &Bound<'_, PyAny>, model: &str, transformation: &str) -> PyResult<NumPy<Array2<i64>>> {
     let (py, x) = (x.py(), arrays::matrix("the data", x)?);
     let (model, transformation) = (arrays::covariance_model(model)?, transformation.parse().map_err(exception)?);
     let made = compute(py, || Hierarchy::new(x.view(), model, transformation))?.map_err(exception)?;
     let rows =
         |(i, j): (usize, usize)| made.mergers.get(i).map_or(0, |pair| if j == 0 { pair.0 } else { pair.1 } as i64);
-    Ok(Array2::from_shape_fn((made.mergers.len(), 2), rows).into_pyarray(py))
+    Ok(NumPy(Array2::from_shape_fn((made.mergers.len(), 2), rows)))
 }
 
 /// Returns the group of each row (N,) when K are left.
 #[pyfunction]
-pub fn hierarchy_classes<'py>(
-    py: Python<'py>,
-    mergers: Vec<(usize, usize)>,
-    k: usize,
-) -> PyResult<Bound<'py, PyArray1<i64>>> {
+pub fn hierarchy_classes(mergers: Vec<(usize, usize)>, k: usize) -> PyResult<NumPy<Vec<i64>>> {
     let last = mergers.len();
     if let Some((a, b)) = mergers.iter().find(|(a, b)| *a.max(b) > last) {
         let text = format!("the tree merges the rows {a} and {b}, but {last} mergers have the rows 0 to {last}");
         return Err(PyValueError::new_err(text));
     }
-    Ok(to_numpy(py, Hierarchy { mergers }.classes(k)))
+    Ok(to_numpy(Hierarchy { mergers }.classes(k)))
 }
 
 /// Returns the class of each number (N,), of K between quantiles.
 #[pyfunction]
-pub fn quantile_classes<'py>(x: &Bound<'py, PyAny>, k: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    Ok(to_numpy(x.py(), between_quantiles(arrays::vector("the data", x)?.view(), k)))
+pub fn quantile_classes(x: &Bound<'_, PyAny>, k: usize) -> PyResult<NumPy<Vec<i64>>> {
+    Ok(to_numpy(between_quantiles(arrays::vector("the data", x)?.view(), k)))
 }
 
 #[pyfunction]

@@ -1,5 +1,5 @@
 //! Sufficient statistics as a value.
-use crate::arrays::{self, matrix};
+use crate::arrays::{self, NumPy, Numbers1, Numbers2, NumbersD, matrix};
 use crate::bytes::{self, Magic, Read};
 use crate::errors::exception;
 use crate::mixture::Mixture;
@@ -7,7 +7,6 @@ use gaussmix::fit::moving_average;
 use gaussmix::statistics::Adaptation;
 use gaussmix::statistics::{CentredSums, Freeze};
 use ndarray::{Array1, Array2};
-use numpy::{PyArray1, PyArray2, ToPyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -228,18 +227,18 @@ impl Statistics {
     }
 
     #[getter]
-    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.counts().to_pyarray(py)
+    fn counts(&self) -> Numbers1 {
+        NumPy(self.0.counts().to_owned())
     }
 
     #[getter]
-    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.means().to_pyarray(py)
+    fn means(&self) -> Numbers2 {
+        NumPy(self.0.means().to_owned())
     }
 
     #[getter]
-    fn scatter<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, self.0.scatter())
+    fn scatter(&self) -> NumbersD {
+        arrays::any_shape(self.0.scatter())
     }
 }
 

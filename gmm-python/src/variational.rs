@@ -1,12 +1,12 @@
 //! The posterior of variational inference, checked once.
-use crate::arrays::{self, numbers};
+use crate::arrays::{self, NumPy, Numbers1, Numbers2, NumbersD, numbers};
 use crate::errors::{exception, file_exception};
 use crate::mixture::{Mixture, summary_to_python};
 use crate::statistics::{Statistics, freeze};
 use gaussmix::fit::Regularized;
 use gaussmix::io::{FitSummary, Model, ModelOutput, read_model_with_summary};
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
-use numpy::{IntoPyArray, PyArray1, PyArray2, ToPyArray};
+use numpy::ToPyArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -95,33 +95,33 @@ impl VariationalMixture {
     }
 
     #[getter]
-    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.weights().into_pyarray(py)
+    fn weights(&self) -> Numbers1 {
+        NumPy(self.0.weights())
     }
 
     #[getter]
-    fn means<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.means().to_pyarray(py)
+    fn means(&self) -> Numbers2 {
+        NumPy(self.0.means().to_owned())
     }
 
     #[getter]
-    fn covariances<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, self.0.covariances())
+    fn covariances(&self) -> NumbersD {
+        arrays::any_shape(self.0.covariances())
     }
 
     #[getter]
-    fn precisions<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.precisions())
+    fn precisions(&self) -> NumbersD {
+        arrays::any_shape(&self.0.precisions())
     }
 
     #[getter]
-    fn precisions_cholesky<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
-        arrays::covariances_to_numpy(py, &self.0.precisions_cholesky())
+    fn precisions_cholesky(&self) -> NumbersD {
+        arrays::any_shape(&self.0.precisions_cholesky())
     }
 
     #[getter]
-    fn weight_concentration<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray2<f64>> {
-        self.0.weight_concentration().to_pyarray(py)
+    fn weight_concentration(&self) -> Numbers2 {
+        NumPy(self.0.weight_concentration().to_owned())
     }
 
     #[getter]
@@ -130,13 +130,13 @@ impl VariationalMixture {
     }
 
     #[getter]
-    fn mean_precision<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.mean_precision().to_pyarray(py)
+    fn mean_precision(&self) -> Numbers1 {
+        NumPy(self.0.mean_precision().to_owned())
     }
 
     #[getter]
-    fn degrees_of_freedom<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        self.0.degrees_of_freedom().to_pyarray(py)
+    fn degrees_of_freedom(&self) -> Numbers1 {
+        NumPy(self.0.degrees_of_freedom().to_owned())
     }
 
     /// Returns the prior, by the constructor's names.
@@ -148,7 +148,7 @@ impl VariationalMixture {
         dict.set_item("mean_precision", prior.mean_precision)?;
         dict.set_item("mean", prior.mean.to_pyarray(py))?;
         dict.set_item("degrees_of_freedom", prior.degrees_of_freedom)?;
-        dict.set_item("covariance", arrays::covariances_to_numpy(py, &prior.covariance))?;
+        dict.set_item("covariance", arrays::any_shape(&prior.covariance))?;
         Ok(dict)
     }
 

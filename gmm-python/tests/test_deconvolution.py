@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gaussmix import GaussianMixture, Mixture
 from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution, Measurements, extreme_deconvolution
-from gaussmix.deconvolution._bovy import _Fit
+from gaussmix.deconvolution._interfaces import _Fit
 from sklearn.base import clone
 
 
@@ -406,7 +406,7 @@ def test_program(tmp_path):
     np.savetxt(tmp_path / "x.csv", X, delimiter=",")
     np.save(tmp_path / "s.npy", S.reshape(500, 4))
     want = ExtremeDeconvolution(2, tol=1e-6, max_iter=300, random_state=0).fit(X, noise=S).score(Measurements(X, S))
-    code = "from gaussmix._program import main; import sys; sys.exit(main())"
+    code = "from gaussmix._core import run_program; import sys; sys.exit(run_program())"
 
     def gmm(*arguments):
         return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -40,7 +40,7 @@ AROUND = {
 
 def options_of_program(command):
     """Return the options in the help of a command of the program."""
-    code = "from gaussmix._program import main; import sys; sys.exit(main())"
+    code = "from gaussmix._core import run_program; import sys; sys.exit(run_program())"
     return options_in(subprocess.run([sys.executable, "-c", code, command, "--help"], capture_output=True, text=True, check=True).stdout)
 
 

@@ -96,7 +96,7 @@ def test_names_travel_to_the_command_and_back(x, fitted, tmp_path):
     gm = GaussianMixture(2, random_state=0).fit(frame)
 
     def gmm(*arguments):
-        program = "from gaussmix._program import main; import sys; sys.exit(main())"
+        program = "from gaussmix._core import run_program; import sys; sys.exit(run_program())"
         subprocess.run([sys.executable, "-c", program, *arguments], cwd=tmp_path, check=True)
 
     for name in ("model.json", "model.npz"):

@@ -167,7 +167,7 @@ def test_a_program_runs_unchanged(tmp_path):
 
 
 def gmm(*arguments, **options):
-    command = [sys.executable, "-c", "from gaussmix._program import main; import sys; sys.exit(main())", *arguments]
+    command = [sys.executable, "-c", "from gaussmix._core import run_program; import sys; sys.exit(run_program())", *arguments]
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 

@@ -32,7 +32,7 @@ def members(cls):
     found = {}
     for base in reversed(cls.__mro__):
         # The methods that a cluster's class inherits from the estimator of one process are checked there.
-        parts = ("_fitted", "hmm._base", "_fitting", "_likelihood", "_of_mixtures", "_variational", "cluster.estimator")
+        parts = ("hmm._base", "_fitting", "_likelihood", "_of_mixtures", "_variational", "cluster.estimator")
         if base is cls or base.__module__.removeprefix("gaussmix.") in parts:
             found.update(vars(base))
     return found

@@ -22,8 +22,9 @@ from ._mixture import Mixture, Regression
 from ._onnx import register_skl2onnx, to_onnx
 from ._outliers import GaussianMixtureOutlierDetector
 from ._patch import patch_hmmlearn, patch_sklearn, unpatch_hmmlearn, unpatch_sklearn
+from ._pictures import plot
 from ._regressor import GaussianMixtureRegressor
-from ._select import Selection, plot, select
+from ._select import Selection, select
 from ._variational import BayesianGaussianMixture
 
 __all__ = [

@@ -14,9 +14,8 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._arrays import Floats, Missing, Self, checked_weights, n_threads, note_missing, validated
+from ._arrays import Floats, Measurements, Missing, Self, checked_weights, n_threads, note_missing, validated
 from ._gpu import on_host
-from ._measurements import Measurements
 from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count, seed_of, set_parameters
 from ._reports import Estimator

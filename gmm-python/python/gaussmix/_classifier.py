@@ -17,10 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _start
 from ._arrays import Floats, Self, Weights, checked_weights, refuse_masked
-from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
-from ._fitted import take_features
-from ._fitting import note_regularization
+from ._fitting import note_regularization, take_features
 from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
@@ -31,7 +29,7 @@ from ._warnings import warn
 _WITHOUT = ("weights_init", "means_init", "precisions_init", "warm_start", "decay", "callback")
 
 
-@with_documentation_of(GaussianMixture)
+@with_parameters(_WITHOUT)
 class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[misc]  # scikit-learn has no types
     """Classification by a Gaussian mixture for each class.
 
@@ -77,7 +75,6 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
     #: The fitted estimators of the mixtures.
     _gms: list[GaussianMixture]
 
-    @with_parameters(_WITHOUT)
     def __init__(
         self, n_components: int | ArrayLike | Mapping[Any, int] = 1, *, priors: ArrayLike | Mapping[Any, float] | None = None, **params: Any
     ) -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import hmm
 from ._likelihood import Likelihood
 from ._mixture import mixture_of
 from ._start import shape_of
@@ -138,3 +139,20 @@ class Differentiable:
     def score_function(self, of: Parameters) -> NDArray[np.float64]:
         """Return the derivatives of each sample's log-likelihood by the sample."""
         return self._likelihood.score_function(*of[:3])
+
+
+class OfSequences:
+    """The total log-likelihood of sequences under a hidden Markov model, and its derivatives by the parameters."""
+
+    def __init__(self, X: Any, lengths: Any, **options: Any) -> None:
+        self._likelihood = hmm.Likelihood(X, lengths, **options)
+
+    def parameters(self, *arrays: ArrayLike) -> list[NDArray[np.float64]]:
+        # JAX's own softmax in float32 sums to 1 within its rounding.
+        return [np.asarray(array, dtype=np.float64) for array in arrays]
+
+    def value(self, of: list[NDArray[np.float64]]) -> float:
+        return self._likelihood(*of)
+
+    def with_gradient(self, of: list[NDArray[np.float64]]) -> tuple[float, list[NDArray[np.float64]]]:
+        return self._likelihood.gradient(*of)

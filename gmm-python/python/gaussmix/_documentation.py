@@ -8,7 +8,6 @@ from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 _Documented = TypeVar("_Documented")
-_Init = TypeVar("_Init", bound=Callable[..., None])
 _Class = TypeVar("_Class", bound=type)
 
 #: The entries of common parameters, which a docstring has only where it says something else.
@@ -68,6 +67,7 @@ projection : array-like of shape (n_samples, n_columns, n_features), default=Non
 n_samples : int, default=1 -- How many.
 data : array-like of shape (n, d) or (n,) -- The rows.
 newdata : array-like of shape (n_rows, d) -- The rows.
+object : Mclust -- The model.
 control : emControl, default=emControl() -- When EM ends.
 modelName : str -- The model.
 ax : matplotlib.axes.Axes, default=None -- Where to draw; by default the current axes.
@@ -210,11 +210,15 @@ def document() -> None:
 
 def with_parameters_of(
     estimator: type, without: Collection[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})
-) -> Callable[[_Init], _Init]:
-    """Put the parameters of an estimator, but for some, in the place of ``**params`` in a signature; some have other defaults."""
+) -> Callable[[_Class], _Class]:
+    """Put the parameters of an estimator, but for some, in the place of ``**params`` of a class; some have other defaults.
+
+    Its documentation has their entries, as by `with_documentation_of`.
+    """
     theirs = inspect.signature(estimator.__init__).parameters  # type: ignore[misc]
 
-    def change(init: _Init) -> _Init:
+    def change(cls: _Class) -> _Class:
+        init: Any = cls.__init__  # type: ignore[misc]
         own = dict(inspect.signature(init).parameters)
         params = own.pop("params")
         shared = [
@@ -223,8 +227,8 @@ def with_parameters_of(
             for name, parameter in theirs.items()
             if name not in without
         ]
-        init.__signature__ = inspect.Signature([*shared, *own.values()])  # type: ignore[attr-defined]
-        return init
+        init.__signature__ = inspect.Signature([*shared, *own.values()])
+        return with_documentation_of(estimator)(cls)
 
     return change
 

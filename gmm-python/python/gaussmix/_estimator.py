@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from . import _core, _parameters, _start
 from ._arrays import Self, checked_weights
-from ._fitted import take_features
-from ._fitting import Fitting, ill_defined, tried
+from ._fitting import Fitting, ill_defined, take_features, tried
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
@@ -185,18 +184,14 @@ class GaussianMixture(Fitting):
         super()._forget()
         self.retained_ = []
 
-    def _make(self) -> _core.Mixture:
-        return self._point_of_attributes()
-
-    def _mixture(self) -> _core.Mixture:
-        return self._current()
-
-    _point = _written = _mixture
+    def _make(self, engine: _core.Mixture | None = None) -> tuple[_core.Mixture, _core.Mixture, _core.Mixture]:
+        mixture = self._point_of_attributes() if engine is None else engine
+        return mixture, mixture, mixture
 
     def _set(self, engine: _core.Mixture, dtype: np.dtype[Any]) -> None:
         self.noise_ = engine.noise
         exact = self._set_arrays(engine, dtype) == np.float64
-        self._keep_made(engine if exact else self._make())
+        self._keep_made(self._make(engine if exact else None))
 
     @classmethod
     def from_parameters(

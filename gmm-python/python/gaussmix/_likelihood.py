@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from . import _arrays, _core
-from ._arrays import Floats, is_mapped, n_threads
+from ._arrays import Floats, Given, Measurements, is_mapped, n_threads
 from ._gpu import checked, on_gpu, on_host
-from ._measurements import Given, Measurements
 from ._mixture import AnyMixture, mixture_of
 
 _Value = TypeVar("_Value")
@@ -250,8 +249,7 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
            [0.6065]])
     """
     x, y = _pair(a, b)
-    function = _core.gaussian_kernel_pairs if pairs else _core.gaussian_kernel
-    return function(x, y, gamma, device)
+    return _core.gaussian_kernel(x, y, gamma, pairs, device)
 
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:

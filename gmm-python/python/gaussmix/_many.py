@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _start, _tables
 from ._arrays import Floats, Self, checked_weights, n_threads, refuse_masked, rows_of_caller, validated
 from ._estimator import GaussianMixture
-from ._fitted import take_features
-from ._fitting import note_regularization
+from ._fitting import note_regularization, take_features
 from ._gpu import on_host
 from ._parameters import set_parameters
 from ._variational import BayesianGaussianMixture

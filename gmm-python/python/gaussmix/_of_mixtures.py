@@ -29,7 +29,7 @@ with_parameters = partial(with_parameters_of, GaussianMixture, defaults={"standa
 class OfMixtures(Estimator):
     """An estimator with the parameters of `GaussianMixture`, which makes its mixtures.
 
-    The decorator `with_parameters_of` says which of them a subclass has.
+    The decorator `with_parameters` says which of them a subclass has.
     """
 
     covariance_type: str

@@ -13,9 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from . import _core
 from ._arrays import Floats, Self, Weights, checked_weights
-from ._documentation import with_documentation_of
 from ._estimator import GaussianMixture
-from ._fitted import take_features
+from ._fitting import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import seed_of, set_parameters
@@ -32,7 +31,7 @@ _DRAWS, _BELOW, _MOST_DRAWS = 100_000, 1000, 10_000_000
 _AT_ONCE = 1 << 22
 
 
-@with_documentation_of(GaussianMixture)
+@with_parameters(_WITHOUT)
 class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Outliers: samples where a Gaussian mixture has a small density.
 
@@ -72,7 +71,6 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
         "threshold": [StrOptions({"samples", "mixture"})],
     }
 
-    @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
         set_parameters(self, locals(), GaussianMixtureOutlierDetector.__init__)
 

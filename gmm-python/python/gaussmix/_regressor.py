@@ -10,8 +10,6 @@ from sklearn.utils import check_array, check_consistent_length
 
 from . import _core
 from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
-from ._documentation import with_documentation_of
-from ._estimator import GaussianMixture
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count, seed_of, set_parameters
@@ -21,7 +19,7 @@ _WITHOUT = ("decay",)
 _Result = TypeVar("_Result")
 
 
-@with_documentation_of(GaussianMixture)
+@with_parameters(_WITHOUT)
 class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[misc]  # scikit-learn has no types
     """Regression by a Gaussian mixture of features and targets.
 
@@ -31,7 +29,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     'diag' and 'spherical' ones know of features and targets only that they have the same components.
     Parameters:
     n_components : int, default=1 -- The number of components. One is linear regression.
-    weights_init : array-like of shape (n_components,), default=None -- The weights to start with.
     means_init : array-like of shape (n_components, n_features + n_targets), default=None
         The means to start with, of the features and then of the targets.
     precisions_init : array-like, default=None
@@ -67,7 +64,6 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     #: What has been made of the mixture: the distribution of the targets given the features.
     _made: tuple[_core.Mixture, _core.Regression] | None = None
 
-    @with_parameters(_WITHOUT)
     def __init__(self, n_components: int = 1, **params: Any) -> None:
         set_parameters(self, locals(), GaussianMixtureRegressor.__init__)
 

@@ -111,8 +111,8 @@ Start = int | tuple[_core.Mixture, float] | _core.Statistics
 class Course:
     """The runs of a fit as the engine sees them: where each begins, and what is said of it."""
 
-    def __init__(self, estimator: Any, start: Callable[[], Start], task: Task | None, dtype: Any) -> None:
-        self.estimator, self._start, self.task, self.dtype = estimator, start, task, dtype
+    def __init__(self, estimator: Any, start: Callable[[int], Start], task: Task | None, dtype: Any) -> None:
+        self.estimator, self.start, self.task, self.dtype = estimator, start, task, dtype
         #: Called first after each iteration, to end a fit that was interrupted.
         self.check: Callable[[], None] | None = None
         self.bounds: dict[int, list[float]] = {}
@@ -122,9 +122,6 @@ class Course:
         self.began = self.last = perf_counter()
         if self.estimator.verbose:
             print(f"Initialization {run}")
-
-    def start(self, run: int) -> Start:
-        return self._start()
 
     def callback(self) -> Callable[[int, int, float, float, Any], object] | None:
         """Return what is called after each iteration, if anything is."""

@@ -1,4 +1,4 @@
-"""The choice of the number of components, and pictures."""
+"""The choice of the number of components."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,19 +6,13 @@ from numbers import Integral
 from textwrap import shorten
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 
 from . import _core, _tables
 from ._estimator import GaussianMixture
-from ._fitted import Fitted
-from ._gpu import on_host
-from ._mixture import AnyMixture, Mixture, mixture_of
 from ._parameters import count
-from ._start import matrices_of
-from ._variational import BayesianGaussianMixture
+from ._pictures import axes_of
 from ._warnings import warn
 
 #: What models are compared by; the lower the better.
@@ -26,11 +20,7 @@ CRITERIA = ("bic", "aic", "icl")
 
 
 class Candidate(NamedTuple):
-    """A model that was tried; `score` is the mean log-likelihood of a sample.
-
-    `reason` says why `criterion` is NaN: the fit failed (then other numbers are missing too), or it ended with a component
-    that is empty or has collapsed.
-    """
+    """A model that was tried."""
 
     covariance_type: str
     n_components: int
@@ -42,21 +32,15 @@ class Candidate(NamedTuple):
     reason: str = ""
 
 
-def axes_of(ax: Any) -> Any:
-    """Return axes, by default the current ones."""
-    import matplotlib.pyplot as plt
-
-    return plt.gca() if ax is None else ax
-
-
 class Selection(NamedTuple):
     """The models that were tried, and the best of them.
     Parameters:
     criterion : str -- The name of the criterion.
     table : list of Candidate
         A row for each model, in the order of the fits: its `covariance_type`, `n_components`, `n_parameters` (the free
-        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`. Where a
-        component is empty or has collapsed, `criterion` is NaN, printed as NA, and `reason` says why.
+        ones), `score` (the mean log-likelihood of a sample), `criterion`, `n_iter`, and whether it `converged`. Where the
+        fit failed, or a component is empty or has collapsed, `criterion` is NaN, printed as NA, and `reason` says why;
+        of a fit that failed the other numbers are missing too.
     best : GaussianMixture -- The fitted mixture with the least criterion, of equals the first.
     """
 
@@ -199,131 +183,3 @@ def _numbers(n_components: Any) -> Sequence[int]:
     if isinstance(n_components, str) or not isinstance(n_components, Iterable):
         raise TypeError(f"n_components is {n_components!r}; give the largest number to try, or several numbers, such as range(1, 4)")
     return n_components if isinstance(n_components, range) else [count(k, "a number of n_components") for k in n_components]
-
-
-#: The most samples that are drawn.
-_POINTS = 2000
-#: The opacity of components that are not alive.
-_FAINT = 0.25
-
-
-def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int] | None = None, ax: Any = None) -> Any:
-    """Draw a mixture as the command ``gmm fit --plot`` draws it, and return the axes of matplotlib.
-
-    Around the mean of each component lie ellipses at one and two standard deviations. Up to 2,000 samples, chosen at
-    random, have the colour of their most probable component. Samples with missing values (of a mixture with
-    ``missing=True``) are open circles, at the means of what is missing given the rest of the sample. Components of a
-    :class:`BayesianGaussianMixture` that are not alive, because they have less than half a sample in expectation, are
-    drawn faintly.
-    Parameters:
-    gm : Mixture or estimator -- The mixture, or a fitted estimator that has one.
-    X : array-like of shape (n_samples, n_features), default=None -- Samples.
-    features : tuple of int, default=None
-        The two features to draw over. By default, where there are more than two, the mixture is projected to the
-        plane in which its means are spread most; the labels of the axes say how. Of a mixture over one feature the
-        density is drawn.
-    ax : matplotlib.axes.Axes, default=None
-        Where to draw. By default a figure is made, with the lower bound of each iteration beside the mixture.
-    """
-    mixture = mixture_of(gm, "what is to be drawn")
-    if ax is None:
-        ax = _figure(gm)
-    x = labels = missing = None
-    if X is not None:
-        x = on_host(X)
-        n_samples = len(x)
-        if n_samples > _POINTS:
-            # Without a copy of the others; a table stays one.
-            x = _safe_indexing(x, np.sort(np.random.default_rng(0).choice(n_samples, _POINTS, replace=False)))
-        # A posterior has labels of its own; NaN stands for missing values unless an estimator takes none.
-        if isinstance(gm, Fitted):
-            labels, filled, x = gm.predict(x), gm.impute(x), np.asarray(x, dtype=np.float64)
-        else:
-            labels, x = mixture.predict(x, missing=True), np.asarray(x, dtype=np.float64)
-            filled = _core.impute(x, mixture._engine)
-        missing = np.isnan(x)
-        # Samples without any value are nowhere.
-        somewhere = ~missing.all(axis=1)
-        x, labels, missing = np.where(missing, filled, x)[somewhere], labels[somewhere], missing[somewhere]
-    k = mixture.n_components
-    # Components of a posterior may have hardly any samples.
-    alive = np.array(gm._posterior().alive) if isinstance(gm, BayesianGaussianMixture) else np.ones(k, dtype=bool)
-    if mixture.n_features == 1:
-        _plot_density(mixture, alive, x, ax)
-    else:
-        _plot_plane(mixture, alive, x, labels, missing, features, ax)
-    # Of very many components there is no room for the names.
-    if k <= 28:
-        ax.legend(title="component: weight", fontsize="small")
-    if x is not None:
-        shown = f"{n_samples:,} samples" if len(x) == n_samples else f"{len(x):,} of {n_samples:,} samples"
-        of_them = "" if alive.all() else f", {alive.sum()} alive"
-        ax.set_title(f"{shown}, {k} component{'' if k == 1 else 's'}{of_them}")
-    return ax
-
-
-def _figure(gm: AnyMixture) -> Any:
-    """Make a figure with axes for the mixture, and draw the lower bounds beside them if there are any."""
-    import matplotlib.pyplot as plt
-
-    bounds = getattr(gm, "lower_bounds_", [])
-    if not bounds:
-        return plt.subplots()[1]
-    _, (ax, beside) = plt.subplots(1, 2, figsize=(12, 5), width_ratios=(3, 2), layout="constrained")
-    beside.plot(np.arange(1, len(bounds) + 1), bounds, marker=".")
-    of = ", as scikit-learn counts" if isinstance(gm, BayesianGaussianMixture) else ": mean log-likelihood of a sample"
-    beside.set(xlabel="iteration", ylabel=f"lower bound{of}")
-    return ax
-
-
-def _plot_plane(
-    gm: Mixture, alive: NDArray[np.bool_], x: Any, labels: Any, missing: Any, features: tuple[int, int] | None, ax: Any
-) -> None:
-    from matplotlib.patches import Ellipse
-
-    d, names = gm.n_features, list(gm.feature_names or ())
-    if features is None:
-        projection, origin, axis_labels = gm._engine.plane(names)
-    else:
-        projection, origin = np.eye(d)[list(features)], np.zeros(d)
-        axis_labels = [names[j] if names else f"feature {j}" for j in features]
-    if x is not None:
-        points = (x - origin) @ projection.T
-        # What is missing in other features than those that are drawn does not matter.
-        open_ = (missing & projection.any(axis=0)).any(axis=1)
-        for k in np.unique(labels):
-            colour = "grey" if k < 0 else f"C{k % 10}"
-            ax.scatter(*points[(labels == k) & ~open_].T, s=8, color=colour, alpha=0.45, linewidths=0)
-            if open_[labels == k].any():
-                ax.scatter(*points[(labels == k) & open_].T, s=8, facecolors="none", edgecolors=colour, alpha=0.45)
-    means = (gm.means - origin) @ projection.T
-    # The weight of noise has no mean.
-    matrices = matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape)
-    for k, (weight, mean, covariance) in enumerate(zip(gm.weights, means, matrices, strict=False)):
-        variances, axes = np.linalg.eigh(projection @ covariance @ projection.T)
-        angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
-        for deviations in (1.0, 2.0):
-            height, width = 2.0 * deviations * np.sqrt(np.maximum(variances, 0.0))
-            label = f"{k}: {weight:.3f}" if deviations == 1.0 else None
-            look = {"fill": False, "color": f"C{k % 10}", "alpha": None if alive[k] else _FAINT, "label": label}
-            ellipse = Ellipse(tuple(mean), width, height, angle=angle, **look)
-            # The axes are as wide as what is alive needs.
-            (ax.add_patch if alive[k] or not alive.any() else ax.add_artist)(ellipse)
-    ax.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
-    ax.autoscale_view()
-
-
-def _plot_density(gm: Mixture, alive: NDArray[np.bool_], x: Any, ax: Any) -> None:
-    means, deviations = gm.means[:, 0], np.sqrt(matrices_of(gm.covariances, gm.covariance_type, *gm.means.shape)[:, 0, 0])
-    seen = alive | ~alive.any()
-    ends = (means - 4 * deviations)[seen].min(), (means + 4 * deviations)[seen].max()
-    at = np.linspace(*ends, 512)
-    squares = ((at - means[:, np.newaxis]) / deviations[:, np.newaxis]) ** 2
-    weights = gm.weights[: len(means)]
-    densities = (weights / (deviations * np.sqrt(2.0 * np.pi)))[:, np.newaxis] * np.exp(-0.5 * squares)
-    if x is not None:
-        ax.hist(x[:, 0], bins="auto", density=True, alpha=0.3, color="grey")
-    ax.plot(at, densities.sum(axis=0), color="black", label="all")
-    for k, (weight, density) in enumerate(zip(weights, densities, strict=True)):
-        ax.plot(at, density, color=f"C{k % 10}", alpha=None if alive[k] else _FAINT, label=f"{k}: {weight:.3f}")
-    ax.set(xlabel="feature 0" if gm.feature_names is None else gm.feature_names[0], ylabel="density")

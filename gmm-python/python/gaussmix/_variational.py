@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _core, _parameters, _start
 from ._arrays import Self
-from ._documentation import with_documentation_of, with_parameters_of
+from ._documentation import with_parameters_of
 from ._estimator import GaussianMixture
 from ._fitting import Fitting
 from ._gpu import on_host
@@ -31,7 +31,7 @@ _WITHOUT = (*_start.INITIAL, "prior", "noise")
 _ARRAYS = ("mean_prior", "covariance_prior")
 
 
-@with_documentation_of(GaussianMixture)
+@with_parameters_of(GaussianMixture, _WITHOUT)
 class BayesianGaussianMixture(Fitting):
     """A Gaussian mixture, fitted by variational inference.
 
@@ -122,7 +122,6 @@ class BayesianGaussianMixture(Fitting):
     #: The weight of the samples that `partial_fit` has seen.
     _seen: float = 0.0
 
-    @with_parameters_of(GaussianMixture, _WITHOUT)
     def __init__(
         self,
         *,
@@ -143,34 +142,33 @@ class BayesianGaussianMixture(Fitting):
         return float(self.lower_bound_) + self._posterior().constant_terms
 
     def _set(self, engine: _core.VariationalMixture, dtype: np.dtype[Any]) -> None:
-        posterior, dtype = engine, self._set_arrays(engine, dtype)
+        dtype = self._set_arrays(engine, dtype)
 
         def narrow(array: NDArray[np.float64]) -> NDArray[Any]:
             return array.astype(dtype, copy=False)
 
-        concentration = narrow(posterior.weight_concentration)
+        concentration = narrow(engine.weight_concentration)
         is_process = self.weight_concentration_prior_type == "dirichlet_process"
         self.weight_concentration_ = tuple(concentration) if is_process else concentration[0]
-        self.mean_precision_ = narrow(posterior.mean_precision)
-        degrees = narrow(posterior.degrees_of_freedom)
+        self.mean_precision_ = narrow(engine.mean_precision)
+        degrees = narrow(engine.degrees_of_freedom)
         self.degrees_of_freedom_ = degrees[0] if self.covariance_type == "tied" else degrees
-        prior = posterior.prior
+        prior = engine.prior
         self.weight_concentration_prior_ = prior["weight_concentration"]
         self.mean_precision_prior_ = prior["mean_precision"]
         self.mean_prior_ = narrow(prior["mean"])
         self.degrees_of_freedom_prior_ = prior["degrees_of_freedom"]
         covariance = narrow(prior["covariance"])
         self.covariance_prior_ = covariance if self.covariance_type == "tied" else covariance[0]
-        self._keep_made(self._make(posterior if dtype == np.float64 else None))
+        self._keep_made(self._make(engine if dtype == np.float64 else None))
 
     def _deciding(self) -> tuple[Any, ...]:
         prior = (self.weight_concentration_prior_, self.mean_precision_prior_, self.degrees_of_freedom_prior_)
         posterior = (self.weight_concentration_, self.mean_precision_, self.degrees_of_freedom_)
         return *super()._deciding(), *posterior, *prior
 
-    def _make(self, posterior: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
-        """Return the mixture of the attributes, the posterior, and its density."""
-        mixture = self._point_of_attributes()
+    def _make(self, engine: _core.VariationalMixture | None = None) -> tuple[_core.Mixture, _core.VariationalMixture, _core.Mixture]:
+        mixture, posterior = self._point_of_attributes(), engine
         if posterior is None:
             kind, (k, d) = self.covariance_type, self.means_.shape
             prior = {
@@ -186,20 +184,11 @@ class BayesianGaussianMixture(Fitting):
             posterior = _core.VariationalMixture(prior, mixture, concentration, on_host(self.mean_precision_), degrees)
         return mixture, posterior, posterior.density
 
-    def _point(self) -> _core.Mixture:
-        return self._current()[0]
-
     def _posterior(self) -> _core.VariationalMixture:
-        return self._current()[1]
-
-    def _mixture(self) -> _core.Mixture:
-        return self._current()[2]
+        return self._written()
 
     def _log_factor(self) -> float:
         return self._posterior().log_total
-
-    def _written(self) -> _core.VariationalMixture:
-        return self._posterior()
 
     def _forget(self) -> None:
         super()._forget()

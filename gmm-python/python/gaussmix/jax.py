@@ -14,11 +14,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, OfSequences, arrays_of, check_shapes
 from ._documentation import document
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
-from .hmm import Likelihood
 
 __all__ = ["LogLikelihood", "MarkovLogLikelihood", "log_likelihood"]
 
@@ -27,11 +26,11 @@ __all__ = ["LogLikelihood", "MarkovLogLikelihood", "log_likelihood"]
 class _Source:
     """Where a function finds its samples, a constant of what JAX compiles: they are held, or each call loads them."""
 
-    covariance_type: str | None
+    covariance_type: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
-    held: Differentiable | None = None
+    held: Differentiable | OfSequences | None = None
 
-    def function(self, x: Any, sample_weight: Any) -> Differentiable:
+    def function(self, x: Any, sample_weight: Any) -> Any:
         """Return the function of samples."""
         if self.held is not None:
             return self.held
@@ -113,7 +112,7 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
     arrays = [jax.numpy.asarray(parameter) for parameter in arrays_of(source.covariance_type, *parameters)]
     x, sample_weight = (None if given is None else jax.numpy.asarray(given) for given in (x, sample_weight))
     # An error of the engine would come out of the midst of what JAX has compiled.
-    shape = x.shape if source.held is None else source.held.shape
+    shape = source.held.shape if isinstance(source.held, Differentiable) else x.shape
     if len(shape) != 2:
         raise ValueError(f"the samples have the shape {shape}; give (n_samples, n_features)")
     weights, means, covariances = arrays
@@ -125,12 +124,12 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
     return _total(source, x, sample_weight, *arrays)
 
 
-def _asked(compute: Any, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+def _asked(method: str, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
     """Have the engine compute when the function runs, for one set of arguments after the other."""
 
     def call(x: Any, sample_weight: Any, *parameters: Any) -> Any:
         function = source.function(x, sample_weight)
-        found = compute(function, function.parameters(*map(np.asarray, parameters)))
+        found = getattr(function, method)(function.parameters(*map(np.asarray, parameters)))
         return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
 
     return jax.pure_callback(call, shapes, x, sample_weight, *parameters, vmap_method="sequential")
@@ -140,38 +139,32 @@ def _like(array: Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _only_once(function: Any) -> Any:
-    """Make a function of the arrays after the first argument, of which there are no derivatives."""
-    once = jax.custom_jvp(function, nondiff_argnums=(0,))
+def _scalar(*parameters: Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((), parameters[0].dtype)
 
-    @once.defjvp
+
+def _only_once(method: str, shapes: Any) -> Any:
+    """Return the function of a method, of which there are no derivatives; `shapes` makes those of its results from the arrays."""
+
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
+        return _asked(method, source, shapes(x, *parameters), x, sample_weight, *parameters)
+
+    @function.defjvp
     def _(source: _Source, primals: Any, tangents: Any) -> Any:
         raise NotImplementedError(NO_SECOND_DERIVATIVES.format(library="JAX"))
 
-    return once
+    return function
+
+
+_with_gradient = _only_once("with_gradient", lambda _, *parameters: (_scalar(*parameters), [_like(part) for part in parameters]))
+_score_samples = _only_once("score_samples", lambda x, *parameters: jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype))
+_score_function = _only_once("score_function", lambda x, *_: _like(x))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    total = jax.ShapeDtypeStruct((), parameters[0].dtype)
-    return _asked(Differentiable.value, source, total, x, sample_weight, *parameters)
-
-
-@_only_once
-def _with_gradient(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    shapes = (jax.ShapeDtypeStruct((), parameters[0].dtype), [_like(parameter) for parameter in parameters])
-    return _asked(Differentiable.with_gradient, source, shapes, x, sample_weight, *parameters)
-
-
-@_only_once
-def _score_samples(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    scores = jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype)
-    return _asked(Differentiable.score_samples, source, scores, x, sample_weight, *parameters)
-
-
-@_only_once
-def _score_function(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    return _asked(Differentiable.score_function, source, _like(x), x, sample_weight, *parameters)
+    return _asked("value", source, _scalar(*parameters), x, sample_weight, *parameters)
 
 
 def _forward(source: _Source, *primals: Any) -> Any:
@@ -209,12 +202,11 @@ class MarkovLogLikelihood:
     softmax makes them; one of 0 is a constant.
     Parameters:
     X : array of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
-    lengths : array of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
     **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
     """
 
     def __init__(self, X: ArrayLike, lengths: ArrayLike | None = None, **options: Any) -> None:
-        self._likelihood = Likelihood(np.asarray(X), lengths, **options)
+        self._source = _Source(held=OfSequences(np.asarray(X), lengths, **options))
 
     def __call__(
         self, startprob: ArrayLike, transmat: ArrayLike, means: ArrayLike, covars: ArrayLike, weights: ArrayLike | None = None
@@ -223,30 +215,7 @@ class MarkovLogLikelihood:
         given = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         arrays = [jax.numpy.asarray(parameter) for parameter in given]
         kind = jax.numpy.result_type(*arrays, np.float32)
-        return _markov_total(self._likelihood, *[array.astype(kind) for array in arrays])
+        return _total(self._source, None, None, *[array.astype(kind) for array in arrays])
 
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _markov_total(likelihood: Likelihood, *parameters: Array) -> Any:
-    return _markov_with_gradient(likelihood, *parameters)[0]
-
-
-@_only_once
-def _markov_with_gradient(likelihood: Likelihood, *parameters: Array) -> Any:
-    shapes = (jax.ShapeDtypeStruct((), parameters[0].dtype), [_like(parameter) for parameter in parameters])
-
-    def call(*parameters: Any) -> Any:
-        # JAX's own softmax in float32 sums to 1 within its rounding.
-        found = likelihood.gradient(*(np.asarray(parameter, np.float64) for parameter in parameters))
-        return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
-
-    return jax.pure_callback(call, shapes, *parameters, vmap_method="sequential")
-
-
-def _markov_backward(likelihood: Likelihood, gradient: Any, factor: Any) -> Any:
-    return tuple((factor * part).astype(part.dtype) for part in gradient)
-
-
-_markov_total.defvjp(_markov_with_gradient, _markov_backward)
 
 document()

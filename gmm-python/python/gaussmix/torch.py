@@ -12,12 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, OfSequences, Parameters, arrays_of
 from ._documentation import document
 from ._mixture import AnyMixture
-from .hmm import Likelihood
 
 __all__ = ["LogLikelihood", "MarkovLogLikelihood", "log_likelihood"]
 
@@ -99,7 +97,7 @@ class LogLikelihood:
             raise RuntimeError("the samples were changed by an operation in place after they were loaded; make a new LogLikelihood of them")
         given = [torch.as_tensor(parameter) for parameter in arrays_of(self._function.covariance_type, *parameters)]
         _refuse_transformed(*given)
-        return _Function.apply(self._x, *given, self, each, torch.is_grad_enabled())
+        return _Function.apply(self, each, torch.is_grad_enabled(), self._x, *given)
 
     def _parameters(self, *parameters: Tensor) -> Parameters:
         return self._function.parameters(*map(_on_host, parameters))
@@ -154,31 +152,28 @@ def _on_host(x: Tensor) -> NDArray[np.float64]:
 
 
 class _Function(torch.autograd.Function):
-    """The total, or the log-likelihood of each sample.
+    """The total, or the log-likelihood of each sample, of samples or, without x, of sequences.
 
     The derivatives of a total by parameters come with its value, in one evaluation.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weights: Tensor, means: Tensor, covariances: Tensor, held: LogLikelihood, each: bool, differentiated: bool
-    ) -> Tensor:
-        of, function = held._parameters(weights, means, covariances), held._function
+    def forward(ctx: Any, held: Any, each: bool, differentiated: bool, x: Tensor | None, *parameters: Tensor) -> Tensor:
+        function, device = held._function, (parameters[0] if x is None else x).device
+        of = function.parameters(*map(_on_host, parameters))
         ctx.held, ctx.gradient = held, None
-        ctx.save_for_backward(x, weights, means, covariances)
+        ctx.save_for_backward(x, *parameters)
         if each:
-            return torch.from_numpy(function.score_samples(of)).to(x.device)
-        if differentiated and any(ctx.needs_input_grad[1:4]):
+            return torch.from_numpy(function.score_samples(of)).to(device)
+        if differentiated and any(ctx.needs_input_grad[4:]):
             value, ctx.gradient = function.with_gradient(of)
         else:
             value = function.value(of)
-        return torch.tensor(value, dtype=torch.float64, device=x.device)
+        return torch.tensor(value, dtype=torch.float64, device=device)
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
-        held: LogLikelihood = ctx.held
-        inputs: tuple[Tensor, ...] = ctx.saved_tensors
-        needed: tuple[bool, ...] = ctx.needs_input_grad[:4]
+        held, inputs, needed = ctx.held, ctx.saved_tensors, ctx.needs_input_grad[3:]
 
         def by_samples() -> Tensor:
             derivatives = held._by_samples(held._parameters(*inputs[1:]))
@@ -194,7 +189,7 @@ class _Function(torch.autograd.Function):
 
         def compute() -> list[Tensor | None]:
             parts: list[Tensor | None] = [by_samples() if needed[0] else None]
-            parts += by_parameters() if any(needed[1:]) else [None] * 3
+            parts += by_parameters() if any(needed[1:]) else [None] * (len(inputs) - 1)
             return [
                 part.to(one.device, one.dtype) if part is not None and need else None
                 for part, one, need in zip(parts, inputs, needed, strict=True)
@@ -202,7 +197,7 @@ class _Function(torch.autograd.Function):
 
         # Gradients are recorded in `backward` only where derivatives of them may be asked for.
         derivatives: Any = _Derivatives.apply(compute, factor, *inputs) if torch.is_grad_enabled() else compute()
-        return (*derivatives, None, None, None)
+        return (None, None, None, *derivatives)
 
 
 class _Derivatives(torch.autograd.Function):
@@ -225,38 +220,17 @@ class MarkovLogLikelihood:
     constant.
     Parameters:
     X : array-like of shape (n_samples, n_features) -- The rows of all sequences; there is no derivative by them.
-    lengths : array-like of shape (n_sequences,), default=None -- The number of rows of each sequence; by default one sequence.
     **options : Any -- Other parameters of :class:`gaussmix.hmm.Likelihood`.
     """
 
     def __init__(self, X: Any, lengths: Any = None, **options: Any) -> None:
-        self._likelihood = Likelihood(X, lengths, **options)
+        self._function = OfSequences(X, lengths, **options)
 
     def __call__(self, startprob: Tensor, transmat: Tensor, means: Tensor, covars: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the total log-likelihood."""
         parameters = [startprob, transmat, means, covars, *([] if weights is None else [weights])]
         _refuse_transformed(*parameters)
-        return _MarkovFunction.apply(self._likelihood, *parameters)
-
-
-class _MarkovFunction(torch.autograd.Function):
-    """The total, whose derivatives come with its value, in one evaluation."""
-
-    @staticmethod
-    def forward(ctx: Any, likelihood: Likelihood, *parameters: Tensor) -> Tensor:
-        arrays = [_on_host(parameter) for parameter in parameters]
-        ctx.like = parameters
-        if any(ctx.needs_input_grad):
-            value, ctx.gradient = likelihood.gradient(*arrays)
-        else:
-            value = likelihood(*arrays)
-        return torch.tensor(value, dtype=torch.float64, device=parameters[0].device)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
-        parts = zip(ctx.gradient, ctx.like, strict=True)
-        return (None, *(torch.from_numpy(part * float(factor)).to(like.device, like.dtype) for part, like in parts))
+        return _Function.apply(self, False, torch.is_grad_enabled(), None, *parameters)
 
 
 def _score_function_on_gpu(x: Tensor, of: Parameters) -> Tensor:

@@ -12,11 +12,9 @@ brings what they return to the process that calls `fit`. ``GaussianMixture(8, en
 from .._documentation import document
 from .._partitions import Partition
 from .engine import Engine, InProcess
-from .estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture
-from .likelihood import Likelihood
+from .estimator import BayesianGaussianMixture, ExtremeDeconvolution, GaussianMixture, Likelihood
 from .markov import GMMHMM, GaussianHMM
-from .shard import Facts, Options, Shard
-from .tree import Answer, MissingPartitionsError, merge
+from .shard import Answer, Facts, MissingPartitionsError, Options, Shard, merge
 
 __all__ = [
     "GMMHMM",

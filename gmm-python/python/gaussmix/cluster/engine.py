@@ -10,8 +10,7 @@ from sklearn.utils import check_array
 from .. import _partitions
 from .._arrays import na_as_nan
 from .._partitions import File, Partition
-from .shard import ADDED, Facts, Options, Shard
-from .tree import Answer
+from .shard import ADDED, Answer, Facts, Options, Shard
 
 _Value = TypeVar("_Value")
 

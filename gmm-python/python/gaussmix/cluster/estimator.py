@@ -1,10 +1,10 @@
-"""The estimators of a cluster, on any engine."""
+"""The estimators of mixtures and the likelihood of a cluster, on any engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -15,12 +15,15 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core, _estimator, _variational, deconvolution
+from .._arrays import n_threads
 from .._documentation import with_documentation_of
 from .._fitting import Fitting, tried
+from .._likelihood import Evaluation
 from .._samples import Samples
 from ..deconvolution._estimator import measurements
-from .engine import Engine, InProcess, Plan
-from .samples import ClusterSamples, Resident
+from .engine import Engine, InProcess, Plan, agreed
+from .samples import ClusterSamples, Interrupts, Remote, Resident, check_facts
+from .shard import Options
 
 _Estimator = TypeVar("_Estimator", bound="OnWorkers")
 
@@ -43,6 +46,13 @@ def on_workers(connection: str, kinds: Any, local: type[Any]) -> Callable[[type[
             "partition_rows": [Interval(Integral, 1, None, closed="left"), None],
             "resident": ["boolean", None],
         }
+        if cls.__doc__:
+            summary, _, more = cleandoc(cls.__doc__).partition("\n\n")
+            known = f":class:`{local.__module__.rpartition('.')[0]}.{local.__name__}`"
+            shared = (
+                f"Parameters, methods, attributes and errors are those of {known}, and so are the results, but for the rounding of sums."
+            )
+            cls.__doc__ = f"{summary}\n\n{shared}\n\n{more}"
         return with_documentation_of(local)(cls)
 
     return change
@@ -139,8 +149,7 @@ class ClusterEstimator(OnWorkers, Fitting):
 class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
     """A Gaussian mixture, fitted to partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`, and so are the results, but for the
-    rounding of sums. `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
+    `gaussmix.dask.GaussianMixture` and `gaussmix.mpi.GaussianMixture` bring their own engines.
 
     Samples are an array, which is divided, or paths of .npy and Parquet files, which the workers read. Sample weights
     and labels are arrays, or with files of samples paths of .npy files too.
@@ -168,9 +177,8 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
 class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
     """Extreme deconvolution of partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`, and so are the
-    results, but for the rounding of sums. The noise is one covariance for all samples, or an array beside that of the
-    samples, with variances or a covariance for each; there are neither groups nor projections.
+    The noise is one covariance for all samples, or an array beside that of the samples, with variances or a covariance
+    for each; there are neither groups nor projections.
     """
 
     _samples = ClusterEstimator._samples
@@ -193,7 +201,71 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
 class BayesianGaussianMixture(ClusterEstimator, _variational.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference to partitions that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`, and so are the results, but
-    for the rounding of sums. `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring
-    their own engines. Samples are as those of :class:`GaussianMixture`.
+    `gaussmix.dask.BayesianGaussianMixture` and `gaussmix.mpi.BayesianGaussianMixture` bring their own engines. Samples
+    are as those of :class:`GaussianMixture`.
     """
+
+
+class Likelihood(Evaluation):
+    """The log-likelihood of samples that stay in the devices of an engine's workers.
+
+    It is called as :class:`gaussmix.Likelihood` is: with the parameters of one mixture, or with those of several, which
+    travel together, there and back. `close`, or a ``with`` statement, frees the memory of the workers.
+    Parameters:
+    X : array-like of shape (n_samples, n_features), or paths -- The samples.
+    sample_weight : array-like of shape (n_samples,), or paths, default=None -- A sample of weight 2 counts as two.
+    device : str, default='auto' -- Where the workers compute: 'auto', 'cpu', 'cuda', 'cuda:N' or 'reference'.
+    n_jobs : int or None, default=None -- The number of threads of a worker, as joblib counts.
+    Examples:
+    >>> import numpy as np
+    >>> from gaussmix.cluster import Likelihood
+    >>> with Likelihood(np.array([[0.0], [1.0]]), partition_rows=1) as likelihood:
+    ...     round(likelihood([1.0], [[0.5]], [1.0]), 6)
+    -2.087877
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        sample_weight: Any = None,
+        *,
+        engine: Engine | None = None,
+        device: str = "auto",
+        covariance_type: str | None = None,
+        float64: bool = False,
+        n_jobs: int | None = None,
+        partition_rows: int | None = None,
+        resident: bool | None = None,
+        missing: bool = False,
+    ) -> None:
+        self._engine = InProcess() if engine is None else engine
+        try:
+            self._expect(covariance_type)
+            found = agreed(self._engine, lambda: self._engine._plan(X, sample_weight, partition_rows, resident))
+            options = Options(found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing)
+            facts = self._engine.load(found.partitions, options)
+            check_facts(facts, found.partitions, 1, type(self).__name__)
+        except BaseException:
+            self._engine.close()
+            raise
+        self._remote = Remote(self._engine, facts, Interrupts())
+        self._data = _core.Data.remote(self._remote)
+
+    def _evaluate(self, *arguments: Any) -> Any:
+        evaluate = super()._evaluate
+        return self._remote.together(lambda: evaluate(*arguments))
+
+    @property
+    def device(self) -> str:
+        """The devices of the last evaluation, in words."""
+        return self._remote.together(lambda: self._data.describe()[0])
+
+    def close(self) -> None:
+        """Free the memory of the workers. The likelihood cannot be used any more."""
+        self._engine.close()
+
+    def __enter__(self) -> Likelihood:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

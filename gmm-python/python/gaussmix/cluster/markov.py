@@ -142,10 +142,9 @@ def _pieces(partition: Partition, lengths: list[int], weights: Any, rows: int) -
 class GaussianHMM(MarkovOnWorkers, hmm.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted to partitions of whole sequences that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`, and so are the
-    results, but for the rounding of sums. Of more than 100,000 rows so many are drawn for the start. Samples are an array
-    or paths of .npy and Parquet files. `lengths` are those of all sequences, or a list for each file; by default each
-    file is one sequence. Arrays and .npy files are divided between sequences, after about `partition_rows` rows.
+    There is no `partial_fit`. Of more than 100,000 rows so many are drawn for the start. Samples are an array or paths
+    of .npy and Parquet files. `lengths` are those of all sequences, or a list for each file; by default each file is
+    one sequence. Arrays and .npy files are divided between sequences, after about `partition_rows` rows.
     """
 
 
@@ -153,5 +152,5 @@ class GaussianHMM(MarkovOnWorkers, hmm.GaussianHMM):
 class GMMHMM(MarkovOnWorkers, hmm.GMMHMM):
     """A hidden Markov model of mixtures, fitted to partitions of whole sequences that an engine's workers hold.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    The rest is as for :class:`GaussianHMM`.
     """

@@ -18,8 +18,7 @@ from .._partitions import Partition
 from .._reports import Course
 from .._samples import Evaluations, Samples
 from .engine import Engine, Plan, agreed
-from .shard import Facts, Options
-from .tree import Answer, Tree, decode, parameters_of
+from .shard import Answer, Facts, Options, Tree, decode, parameters_of
 
 _Value = TypeVar("_Value")
 

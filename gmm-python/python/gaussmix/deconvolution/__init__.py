@@ -5,11 +5,10 @@ mixture (Bovy, Hogg and Roweis 2011). `ExtremeDeconvolution` is the estimator; `
 the interfaces of the programs of these names. docs/deconvolution.md compares them.
 """
 
+from .._arrays import Measurements
 from .._documentation import document
-from ._bovy import extreme_deconvolution
-from .._measurements import Measurements
 from ._estimator import ExtremeDeconvolution
-from ._xdgmm import XDGMM
+from ._interfaces import XDGMM, extreme_deconvolution
 
 __all__ = ["XDGMM", "ExtremeDeconvolution", "Measurements", "extreme_deconvolution"]
 

@@ -8,10 +8,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from .. import _core
-from .._arrays import Floats, Self, checked_weights, load, validated
+from .._arrays import Float64, Floats, Given, Measurements, Self, checked_weights, load, validated
 from .._documentation import with_documentation_of
 from .._estimator import GaussianMixture
-from .._measurements import Float64, Given, Measurements
 from .._parameters import count
 from .._reports import Start
 from .._samples import ArraySamples, Samples

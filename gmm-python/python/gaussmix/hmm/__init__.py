@@ -6,8 +6,7 @@
 
 from .._documentation import document
 from ._base import ConvergenceMonitor, Expectations
-from ._likelihood import Likelihood
-from ._models import GMMHMM, BayesianGaussianHMM, GaussianHMM, VariationalGaussianHMM, load, select
+from ._models import GMMHMM, BayesianGaussianHMM, GaussianHMM, Likelihood, VariationalGaussianHMM, load, select
 
 __all__ = [
     "GMMHMM",

@@ -21,9 +21,9 @@ from .. import _core
 from .._arrays import Self
 from .._mixture import Mixture
 from .._parameters import set_parameters
+from .._pictures import draw_markov
 from .._reports import Watched
 from .._start import matrices_of, shape_of
-from ._pictures import draw
 
 _log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -310,7 +310,7 @@ class HMM(Watched):
         feature : int, default=0 -- The feature that is drawn over time.
         ax : matplotlib.axes.Axes, default=None -- Where to draw; by default on a new figure.
         """
-        return draw(self, X, what, lengths, feature, ax)
+        return draw_markov(self, X, what, lengths, feature, ax)
 
     def _needs_init(self, code: str, name: str) -> bool:
         if code not in self.init_params:

@@ -7,8 +7,21 @@ class 0.
 from .._documentation import document
 from ._bootstrap import MclustBootstrap, mclustBootstrapLRT
 from ._combine import clustCombi, clustCombiOptim
-from ._density import cdfMclust, densityMclust, quantileMclust
-from ._models import Mclust, MclustDA, Table, emControl, hc, hclass, mclustBIC, mclustICL, me, priorControl
+from ._models import (
+    Mclust,
+    MclustDA,
+    Table,
+    cdfMclust,
+    densityMclust,
+    emControl,
+    hc,
+    hclass,
+    mclustBIC,
+    mclustICL,
+    me,
+    priorControl,
+    quantileMclust,
+)
 
 __all__ = [
     "Mclust",

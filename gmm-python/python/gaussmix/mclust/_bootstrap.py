@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from .. import _core, _tables
 from .._arrays import Floats
 from .._mixture import Mixture
-from .._select import axes_of
+from .._pictures import axes_of
 from .._warnings import warn
 from ._models import Model, _em, _fits, _Found, _moved, _rows, emControl, sigma_of
 
@@ -91,7 +91,6 @@ class mclustBootstrapLRT:
 class MclustBootstrap:
     """Parameters of a model fitted to samples of its rows.
     Parameters:
-    object : Mclust -- The model.
     nboot : int, default=999 -- The number of samples.
     type : {'bs', 'wlbs', 'pb', 'jk'}, default='bs'
         Rows drawn with replacement; exponential weights of the rows; samples of the mixture; or the jackknife, which

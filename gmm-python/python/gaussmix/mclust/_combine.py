@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._select import axes_of
+from .._pictures import axes_of
 from ._models import Model
 
 
 class clustCombi:
     """Merge the components of a model one pair after the other, always the pair that lowers the entropy most [1]_.
-    Parameters: object : Mclust -- The model.
     Attributes:
     classification : dict -- The cluster of each row, from 1, for each number of clusters from 1 to G.
     combiz : dict -- The probabilities of the clusters (n, K), for each number K.

@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array, Partition
 from ...deconvolution import Measurements
-from .. import estimator, likelihood, markov
+from .. import estimator, markov
 from ..engine import Plan, divided
 from ..estimator import on_workers
 from ..samples import check_columns
-from .collections import is_array, is_frame, plan_of
-from .engine import DaskEngine
+from .engine import DaskEngine, is_array, is_frame
 
 
 def _evaluated(partition: Partition, chunk: Any, dtype: str, evaluate: Callable[[Any, Partition], Any]) -> Any:
@@ -75,7 +74,7 @@ class Mixtures(OnDask, estimator.ClusterEstimator):
         counts: Any
         with closing(self._planner(X)) as engine:
             if hasattr(X, "dask"):
-                plan = plan_of(engine, X, None, None, None)
+                plan = DaskEngine._plan(engine, X, None, None, None)
                 counts = X.chunks[0] if is_array(X) else [math.nan] * len(plan.partitions)
                 chunks = [chunk for chunk, *_ in engine.chunks]
             else:
@@ -99,10 +98,9 @@ class Mixtures(OnDask, estimator.ClusterEstimator):
 class GaussianMixture(Mixtures, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. The samples are a dask
-    array, a dask dataframe, an array, or paths of .npy and Parquet files, which the workers read; sample weights and
-    labels the same, divided as the samples are. `predict`, `predict_proba` and `score_samples` of collections and files
-    give dask arrays, which are computed when they are asked for.
+    The samples are a dask array, a dask dataframe, an array, or paths of .npy and Parquet files, which the workers
+    read; sample weights and labels the same, divided as the samples are. `predict`, `predict_proba` and `score_samples`
+    of collections and files give dask arrays, which are computed when they are asked for.
 
     Each worker loads its partitions once and keeps them in its device. An iteration sends the parameters and brings
     back sums over the samples, which are added in the order of the partitions: the same partitions on the same kind of
@@ -125,9 +123,8 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
 class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples,
-    partitions and workers are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or a dask
-    array or dataframe beside the samples, with variances or a covariance for each.
+    Samples, partitions and workers are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or
+    a dask array or dataframe beside the samples, with variances or a covariance for each.
     """
 
 
@@ -135,12 +132,11 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
 class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples,
-    partitions and workers are as for :class:`GaussianMixture`.
+    Samples, partitions and workers are as for :class:`GaussianMixture`.
     """
 
 
-class Likelihood(likelihood.Likelihood):
+class Likelihood(estimator.Likelihood):
     """The log-likelihood of samples that stay in the workers of a cluster of Dask.
 
     It is called as :class:`gaussmix.Likelihood` is. Several sets of parameters in one call make one round trip, as all
@@ -189,7 +185,7 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
             return super()._parts(engine, X)
         if is_array(X) and math.isnan(X.shape[0]):
             X = X.copy().compute_chunk_sizes()
-        plan = plan_of(engine, X, None, None, self.resident)
+        plan = DaskEngine._plan(engine, X, None, None, self.resident)
         return plan, list(X.map_partitions(len).compute() if is_frame(X) else X.chunks[0])
 
     def _plan(self, engine: Any, X: Any, sequence_weight: Any, lengths: Any) -> Plan:
@@ -220,10 +216,10 @@ class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
 class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. Samples, workers
-    and bits are as for :class:`GaussianMixture`, but a partition holds whole sequences: `lengths` are those of all
-    sequences, a list for each partition, or the name of the column of a dask dataframe that holds the sequence of each
-    row; by default each partition is one sequence. They may be delayed. Results of collections and files are dask arrays.
+    There is no `partial_fit`. Samples, workers and bits are as for :class:`GaussianMixture`, but a partition holds
+    whole sequences: `lengths` are those of all sequences, a list for each partition, or the name of the column of a
+    dask dataframe that holds the sequence of each row; by default each partition is one sequence. They may be delayed.
+    Results of collections and files are dask arrays.
     Examples:
     >>> import dask.array
     >>> import numpy as np
@@ -239,5 +235,5 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
 class GMMHMM(MarkovOnDask, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    The rest is as for :class:`GaussianHMM`.
     """

@@ -15,8 +15,7 @@ from ... import _core, _partitions
 from ..._arrays import na_as_nan
 from ..._partitions import Array, File, Partition
 from ..engine import Engine, Plan, agreed
-from ..shard import Facts, Options, Shard
-from ..tree import Answer, merge
+from ..shard import Answer, Facts, Options, Shard, merge
 
 #: The tags of the messages with requests and with answers.
 _REQUEST, _ANSWER = 7271, 7272

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array
 from ...hmm._base import checked_lengths
-from .. import estimator, likelihood, markov
+from .. import estimator, markov
 from ..engine import Plan, agreed
 from ..estimator import on_workers
 from ..samples import ClusterSamples
@@ -62,12 +62,11 @@ class Mixtures(OnMPI, estimator.ClusterEstimator):
 class GaussianMixture(Mixtures, estimator.GaussianMixture):
     """A Gaussian mixture, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.GaussianMixture`. All ranks call the same
-    methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks: either all ranks name the same .npy or
-    Parquet files, of which each reads its part, or each gives an array of its own samples, with their weights and
-    labels (all do, in the order of the ranks; one may be empty). Afterwards all ranks have the same fitted mixture.
-    `predict`, `predict_proba` and `score_samples` are about the array of each rank; of files they give each rank all
-    values.
+    All ranks call the same methods. `fit`, `score`, `aic` and `bic` are about the samples of all ranks: either all
+    ranks name the same .npy or Parquet files, of which each reads its part, or each gives an array of its own samples,
+    with their weights and labels (all do, in the order of the ranks; one may be empty). Afterwards all ranks have the
+    same fitted mixture. `predict`, `predict_proba` and `score_samples` are about the array of each rank; of files they
+    give each rank all values.
 
     An iteration sends the parameters and brings back sums over the samples, which are added in the order of the
     partitions: the same partitions on the same kind of device give the same bits, whatever the number of ranks. An
@@ -87,9 +86,8 @@ class GaussianMixture(Mixtures, estimator.GaussianMixture):
 class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.deconvolution.ExtremeDeconvolution`; samples and ranks
-    are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of each rank beside its
-    samples.
+    Samples and ranks are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of
+    each rank beside its samples.
     """
 
 
@@ -97,12 +95,11 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
 class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
     """A Gaussian mixture, fitted by variational inference by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.BayesianGaussianMixture`; samples and ranks
-    are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
+    Samples and ranks are as for :class:`GaussianMixture`, and so are `device` and `n_jobs`.
     """
 
 
-class Likelihood(likelihood.Likelihood):
+class Likelihood(estimator.Likelihood):
     """The log-likelihood of samples that stay in the ranks of an MPI communicator.
 
     It is called as :class:`gaussmix.Likelihood` is, by all ranks, which all get the result; the parameters that count
@@ -145,11 +142,10 @@ class MarkovOnMPI(OnMPI, markov.MarkovOnWorkers):
 class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
     """A hidden Markov model of Gaussians, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GaussianHMM`, without `partial_fit`. All ranks call
-    the same methods. `fit`, `e_step`, `score`, `aic` and `bic` are about the sequences of all ranks: either each rank
-    gives an array of its own sequences, with their `lengths` and weights, or all name the same files, with the lengths of
-    all sequences or a list for each file. `decode`, `predict`, `score_samples` and `predict_proba` are about the array of
-    each rank. Afterwards all ranks have the same model.
+    There is no `partial_fit`. All ranks call the same methods. `fit`, `e_step`, `score`, `aic` and `bic` are about the
+    sequences of all ranks: either each rank gives an array of its own sequences, with their `lengths` and weights, or
+    all name the same files, with the lengths of all sequences or a list for each file. `decode`, `predict`,
+    `score_samples` and `predict_proba` are about the array of each rank. Afterwards all ranks have the same model.
     """
 
 
@@ -157,5 +153,5 @@ class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
 class GMMHMM(MarkovOnMPI, markov.GMMHMM):
     """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
 
-    Parameters, methods, attributes and errors are those of :class:`gaussmix.hmm.GMMHMM`; the rest is as for :class:`GaussianHMM`.
+    The rest is as for :class:`GaussianHMM`.
     """

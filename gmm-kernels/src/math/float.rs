@@ -55,8 +55,7 @@ pub trait Float:
     /// `p` is aligned to 16 bytes and readable for four numbers.
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        unsafe { Self::load_apart(p, Self::NEIGHBOURS) }
+        Self::load_apart(p, Self::NEIGHBOURS)
     }
     /// Writes four neighbouring numbers in 16-byte writes.
     ///
@@ -64,8 +63,7 @@ pub trait Float:
     /// `p` is aligned to 16 bytes and writable for four numbers.
     #[inline(always)]
     unsafe fn store4(p: *mut Self, v: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe { Self::store_apart(p, Self::NEIGHBOURS, v) };
+        Self::store_apart(p, Self::NEIGHBOURS, v);
     }
 }
 
@@ -104,19 +102,16 @@ impl Float for f32 {
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller guarantees it.
-        f32::from_bits(unsafe { load_u32(p.cast()) })
+        f32::from_bits(load_u32(p.cast()))
     }
     const NEIGHBOURS: usize = 4;
     #[inline(always)]
     unsafe fn load_apart(p: *const Self, _: usize) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        unsafe { load_f32x4(p) }
+        load_f32x4(p)
     }
     #[inline(always)]
     unsafe fn store_apart(p: *mut Self, _: usize, v: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe { store(p.cast(), Together(v)) };
+        store(p.cast(), Together(v));
     }
 }
 
@@ -153,22 +148,17 @@ impl Float for f64 {
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller guarantees it.
-        f64::from_bits(unsafe { load_u64(p.cast()) })
+        f64::from_bits(load_u64(p.cast()))
     }
     const NEIGHBOURS: usize = 2;
     #[inline(always)]
     unsafe fn load_apart(p: *const Self, distance: usize) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(distance))) };
+        let ([a, b], [c, d]) = (load_f64x2(p), load_f64x2(p.add(distance)));
         [a, b, c, d]
     }
     #[inline(always)]
     unsafe fn store_apart(p: *mut Self, distance: usize, [a, b, c, d]: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            store(p.cast(), Together([a, b]));
-            store(p.add(distance).cast(), Together([c, d]));
-        }
+        store(p.cast(), Together([a, b]));
+        store(p.add(distance).cast(), Together([c, d]));
     }
 }

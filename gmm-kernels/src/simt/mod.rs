@@ -50,8 +50,7 @@ pub(crate) fn thread() -> u32 {
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
-    // SAFETY: the caller guarantees it.
-    let bits = unsafe { load_u64(from.cast()) };
+    let bits = load_u64(from.cast());
     [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
 }
 
@@ -122,8 +121,7 @@ macro_rules! kernel {
             #[linkme::distributed_slice(KERNELS)]
             static KERNEL: Registered = Registered::new(stringify!($name), size_of::<$ty>(), launch);
             unsafe fn launch(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
-                // SAFETY: the caller guarantees it.
-                unsafe { run(shape, memory, argument, $name as unsafe fn($ty)) }
+                run(shape, memory, argument, $name as unsafe fn($ty))
             }
         };
     };
@@ -137,8 +135,7 @@ macro_rules! kernels {
         kernel! {
             #[$doc]
             pub unsafe fn $name(args: $args) {
-                // SAFETY: the caller guarantees it.
-                unsafe { $body(&args) }
+                $body(&args)
             }
         }
     )+ };

@@ -49,8 +49,7 @@ impl Moments for Full {
 unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
     if !BY_VALUE {
         counted!(for i in (thread_idx() as usize..COUNT).step_by(block_dim() as usize) {
-            // SAFETY: the caller guarantees it.
-            unsafe { to.set(i, load(args.parameters.add(i))) };
+            to.set(i, load(args.parameters.add(i)));
         });
     } else if thread_idx().is_multiple_of(WARP) {
         // The first lanes of up to four warps share it. The places are constants, which keeps the arguments out of
@@ -60,8 +59,7 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
             if taker == thread_idx() / WARP {
                 counted!(for i in COUNT * share / SHARES..COUNT * (share + 1) / SHARES {
-                    // SAFETY: the caller guarantees it.
-                    unsafe { to.set(i, args.by_value[i]) };
+                    to.set(i, args.by_value[i]);
                 });
             }
         });
@@ -99,13 +97,13 @@ unsafe fn body<
     let step = grid_dim() * warps * WARP;
     let mut base = (block_idx() * warps + warp) * WARP;
     // SAFETY: at the start no thread reads the shared memory.
-    unsafe { stages.fetch(base, 0) };
+    stages.fetch(base, 0);
     counted!(for v in (lane..per_warp).step_by(WARP as usize) {
         // SAFETY: sums that only this warp uses.
-        unsafe { warp_sums.set(v, 0.0) };
+        warp_sums.set(v, 0.0);
     });
     // SAFETY: the parameters and their place have these sizes; lane l's components begin at number l·COMPONENTS.
-    let components = unsafe {
+    let components = {
         if by_value(D, M::FULL, CAPACITY) {
             copy_parameters::<true, NUMBERS>(parameters, args);
         } else {
@@ -119,12 +117,12 @@ unsafe fn body<
     let mut since_flush = 0;
     while base < columns.quads() {
         // SAFETY: all lanes have read the stage at the end of this loop.
-        unsafe { stages.fetch(base + step, stage ^ 1) };
+        stages.fetch(base + step, stage ^ 1);
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
         // SAFETY: stage and parameters have arrived; the weights are padded with zeros like the samples.
-        unsafe { of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights) };
+        of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights);
         base += step;
         stage ^= 1;
         since_flush += 1;
@@ -134,7 +132,7 @@ unsafe fn body<
                 let sums = of_lane.sums.take::<SUMS>(c);
                 // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next
                 // copy.
-                unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
+                flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE);
             });
         }
         // The next copy into this stage starts only when all lanes have read it.
@@ -143,11 +141,11 @@ unsafe fn body<
     let total = of_lane.total::<LANES>();
     if lane == 0 {
         // SAFETY: a place that only this warp uses.
-        unsafe { warp_sums.set(values - 1, total) };
+        warp_sums.set(values - 1, total);
     }
     barrier!();
     // SAFETY: the barrier made the sums of all warps visible.
-    unsafe { write_block_sums(args.partials, values, per_warp, warps as usize) };
+    write_block_sums(args.partials, values, per_warp, warps as usize);
 }
 
 /// Adds up the warps' sums into the block's.
@@ -158,11 +156,9 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
         let mut sum = 0.0;
         counted!(for warp in 0..warps {
-            // SAFETY: the caller guarantees it.
-            sum += unsafe { Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v) };
+            sum += Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v);
         });
-        // SAFETY: the caller guarantees it.
-        unsafe { store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
+        store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum);
     });
 }
 

@@ -36,11 +36,8 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn init(self) {
         counted!(for place in 0..AHEAD as u32 {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                self.full(place).init(1);
-                self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
-            }
+            self.full(place).init(1);
+            self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
         });
     }
 
@@ -51,12 +48,9 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn claim(self, number: u32, bytes: usize) -> u32 {
         let place = number % AHEAD as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
-            if thread().is_multiple_of(WARP) {
-                self.full(place).expect(bytes as u32);
-            }
+        self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
+        if thread().is_multiple_of(WARP) {
+            self.full(place).expect(bytes as u32);
         }
         warp_sync();
         place
@@ -69,8 +63,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn arrived(self, number: u32) -> u32 {
         let place = number % AHEAD as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.full(place).wait(number / AHEAD as u32 % 2) };
+        self.full(place).wait(number / AHEAD as u32 % 2);
         place
     }
 
@@ -81,8 +74,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn release(self, place: u32) {
         if self.of_warp == WARP || thread().is_multiple_of(WARP) {
-            // SAFETY: the caller guarantees it.
-            unsafe { self.empty(place).arrive() };
+            self.empty(place).arrive();
         }
     }
 }

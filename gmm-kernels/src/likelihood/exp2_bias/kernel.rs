@@ -24,10 +24,10 @@ kernel! {
             i += threads;
         });
         // SAFETY: all threads end here, and the shared memory is not in use.
-        let sum = unsafe { Output::block_total(warp_sum(sum)) };
+        let sum = Output::block_total(warp_sum(sum));
         if thread_idx() == 0 {
             // SAFETY: a place for each block.
-            unsafe { store(args.partials.add(block_idx() as usize), sum) };
+            store(args.partials.add(block_idx() as usize), sum);
         }
     }
 }

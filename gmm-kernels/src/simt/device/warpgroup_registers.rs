@@ -185,18 +185,16 @@ macro_rules! triangles {
             const { assert!(S >= $steps) };
             let mut c = [0.0f32; $sums];
             // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
-            unsafe {
-                asm!(
-                    begin!(""),
-                    $(product!(64 $eights low_half $step, "high" + $offset, $add, 0),)*
-                    $(product!(64 $eights high_half $step, "low" + $offset, "yes", 0),)*
-                    $(product!(64 $eights high_half $step, "high" + $offset, "yes", 0),)*
-                    end!(),
-                    $(in(reg32) a[$i / 8][$i % 8],)*
-                    $(inout(reg32) c[$s],)*
-                    high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, options(nostack)
-                )
-            }
+            asm!(
+                begin!(""),
+                $(product!(64 $eights low_half $step, "high" + $offset, $add, 0),)*
+                $(product!(64 $eights high_half $step, "low" + $offset, "yes", 0),)*
+                $(product!(64 $eights high_half $step, "high" + $offset, "yes", 0),)*
+                end!(),
+                $(in(reg32) a[$i / 8][$i % 8],)*
+                $(inout(reg32) c[$s],)*
+                high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, options(nostack)
+            );
             c
         }
     };
@@ -267,19 +265,17 @@ macro_rules! bands {
         #[inline(always)]
         pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $bands], [high, low]: [Operand; 2], add: u32) {
             // SAFETY: reads shared memory as the caller guarantees, and registers. Every thread takes part.
-            unsafe {
-                asm!(
-                    begin!("setp.ne.u32 first, {add}, 0; "),
-                    $(product!($columns $eights low_half $band, "high" + 0, "first", 1),)*
-                    $(product!($columns $eights high_half $band, "low" + 0, "yes", 1),)*
-                    $(product!($columns $eights high_half $band, "high" + 0, "yes", 1),)*
-                    end!(),
-                    $(in(reg32) a[$i / 8][$i % 8],)*
-                    $(inout(reg32) c[$s],)*
-                    high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, add = in(reg32) add,
-                    options(nostack)
-                )
-            }
+            asm!(
+                begin!("setp.ne.u32 first, {add}, 0; "),
+                $(product!($columns $eights low_half $band, "high" + 0, "first", 1),)*
+                $(product!($columns $eights high_half $band, "low" + 0, "yes", 1),)*
+                $(product!($columns $eights high_half $band, "high" + 0, "yes", 1),)*
+                end!(),
+                $(in(reg32) a[$i / 8][$i % 8],)*
+                $(inout(reg32) c[$s],)*
+                high = in(reg32) high.low, low = in(reg32) low.low, far = in(reg32) high.high, add = in(reg32) add,
+                options(nostack)
+            )
         }
     };
 }

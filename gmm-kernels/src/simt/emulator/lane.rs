@@ -82,7 +82,7 @@ struct Wide<T>(T);
 /// No other thread writes there at the same time.
 pub unsafe fn load<T: Copy>(p: *const T) -> T {
     // SAFETY: an array of the launch; the caller excludes races.
-    unsafe { checked(p, Access::Read).read() }
+    checked(p, Access::Read).read()
 }
 /// Writes a number to global memory.
 ///
@@ -90,15 +90,14 @@ pub unsafe fn load<T: Copy>(p: *const T) -> T {
 /// No other thread accesses it at the same time.
 pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
     // SAFETY: an array of the launch; the caller excludes races.
-    unsafe { checked_mut(p).write(v) };
+    checked_mut(p).write(v);
 }
 /// Reads four numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load4(p: *const f32, _policy: CachePolicy) -> [f32; 4] {
-    // SAFETY: the caller guarantees it.
-    unsafe { load_f32x4(p) }
+    load_f32x4(p)
 }
 /// Does nothing: there is no cache.
 ///
@@ -110,40 +109,35 @@ pub unsafe fn prefetch(_: *const f32) {}
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_u32(p: *const u32) -> u32 {
-    // SAFETY: the caller guarantees it.
-    unsafe { load(p) }
+    load(p)
 }
 /// Reads eight bytes.
 ///
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_u64(p: *const u64) -> u64 {
-    // SAFETY: the caller guarantees it.
-    unsafe { load(p) }
+    load(p)
 }
 /// Reads four float32 numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
-    // SAFETY: the caller guarantees it.
-    unsafe { load(p.cast::<Wide<[f32; 4]>>()) }.0
+    load(p.cast::<Wide<[f32; 4]>>()).0
 }
 /// Reads two float64 numbers of global memory in one 16-byte read.
 ///
 /// # Safety
 /// No thread writes there during the launch.
 pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
-    // SAFETY: the caller guarantees it.
-    unsafe { load(p.cast::<Wide<[f64; 2]>>()) }.0
+    load(p.cast::<Wide<[f64; 2]>>()).0
 }
 /// Writes four numbers to global memory at once.
 ///
 /// # Safety
 /// No other thread accesses them at the same time.
 pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
-    // SAFETY: the caller guarantees it.
-    unsafe { store(p.cast(), Wide(v)) };
+    store(p.cast(), Wide(v));
 }
 /// Writes two numbers to global memory at once.
 ///
@@ -153,8 +147,7 @@ pub unsafe fn store2(p: *mut f32, v: [f32; 2]) {
     #[derive(Clone, Copy)]
     #[repr(C, align(8))]
     struct Two([f32; 2]);
-    // SAFETY: the caller guarantees it.
-    unsafe { store(p.cast(), Two(v)) };
+    store(p.cast(), Two(v));
 }
 /// A place in the block's dynamic shared memory, as numbers of type `T`. Every access is checked.
 #[derive(Clone, Copy)]
@@ -188,7 +181,7 @@ impl<T: Copy> Shared<T> {
     /// No other thread writes it at the same time.
     pub unsafe fn get(self, i: usize) -> T {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<T>(i).read() }
+        self.pointer::<T>(i).read()
     }
     /// Writes element `i`.
     ///
@@ -196,7 +189,7 @@ impl<T: Copy> Shared<T> {
     /// No other thread accesses it at the same time.
     pub unsafe fn set(self, i: usize, v: T) {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<T>(i).write(v) }
+        self.pointer::<T>(i).write(v)
     }
     /// The same place.
     pub fn in_thread_register(self) -> Self {
@@ -208,7 +201,7 @@ impl<T: Copy> Shared<T> {
     /// No other thread writes them at the same time.
     pub unsafe fn get4(self, i: usize) -> [T; 4] {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[T; 4]>(i).read() }
+        self.pointer::<[T; 4]>(i).read()
     }
     /// Writes elements `i` to `i + 3`.
     ///
@@ -216,15 +209,14 @@ impl<T: Copy> Shared<T> {
     /// No other thread accesses them at the same time.
     pub unsafe fn set4(self, i: usize, v: [T; 4]) {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[T; 4]>(i).write(v) }
+        self.pointer::<[T; 4]>(i).write(v)
     }
     /// Copies four numbers of global memory to elements `i` to `i + 3`, at once.
     ///
     /// # Safety
     /// No other thread accesses the elements.
     pub unsafe fn copy4(self, i: usize, from: *const T, _policy: CachePolicy) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.pointer::<[T; 4]>(i).write(load(from.cast::<Wide<[T; 4]>>()).0) }
+        self.pointer::<[T; 4]>(i).write(load(from.cast::<Wide<[T; 4]>>()).0)
     }
 }
 impl Shared<f32> {
@@ -233,8 +225,7 @@ impl Shared<f32> {
     /// # Safety
     /// No other thread writes them at the same time.
     pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
-        // SAFETY: the caller guarantees it.
-        std::array::from_fn(|p| unsafe { self.get(i + p) })
+        std::array::from_fn(|p| self.get(i + p))
     }
 }
 impl Shared<f64> {
@@ -244,7 +235,7 @@ impl Shared<f64> {
     /// No other thread writes them at the same time.
     pub unsafe fn get_pair(self, i: usize) -> [f64; 2] {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[f64; 2]>(i).read() }
+        self.pointer::<[f64; 2]>(i).read()
     }
 }
 /// Ends a group of the thread's copies.
@@ -299,24 +290,21 @@ pub fn reciprocal(x: f32) -> f32 {
 /// # Safety
 /// Other threads access the counter only by this function, until the last of them has.
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
-    // SAFETY: the caller guarantees it.
-    unsafe { AtomicU32::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::AcqRel)
+    AtomicU32::from_ptr(checked_mut(p)).fetch_add(v, Ordering::AcqRel)
 }
 /// Adds `v` to the number at `p`, modulo 2^64.
 ///
 /// # Safety
 /// Other threads access it only by this function, until all have met.
 pub unsafe fn add_u64(p: *mut u64, v: u64) {
-    // SAFETY: the caller guarantees it.
-    unsafe { AtomicU64::from_ptr(checked_mut(p)) }.fetch_add(v, Ordering::Relaxed);
+    AtomicU64::from_ptr(checked_mut(p)).fetch_add(v, Ordering::Relaxed);
 }
 /// Writes a value that the host may poll.
 ///
 /// # Safety
 /// No other thread accesses it at the same time.
 pub unsafe fn publish(p: *mut f64, v: f64) {
-    // SAFETY: the caller guarantees it.
-    unsafe { store(p, v) };
+    store(p, v);
 }
 /// Reads a number that another block wrote in this launch.
 ///
@@ -325,7 +313,7 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
 pub unsafe fn load_fresh(p: *const f64) -> f64 {
     let p = checked(p, Access::Read).cast_mut().cast();
     // SAFETY: an array of the launch.
-    f64::from_bits(unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Relaxed))
+    f64::from_bits(AtomicU64::from_ptr(p).load(Ordering::Relaxed))
 }
 /// Writes a number that other blocks read with [`load_fresh`].
 ///
@@ -333,7 +321,7 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
 /// Only [`load_fresh`] reads it while other threads run.
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
     // SAFETY: an array of the launch.
-    unsafe { AtomicU64::from_ptr(checked_mut(p).cast()) }.store(v.to_bits(), Ordering::Relaxed);
+    AtomicU64::from_ptr(checked_mut(p).cast()).store(v.to_bits(), Ordering::Relaxed);
 }
 /// As on the device.
 pub fn fence() {

@@ -30,17 +30,12 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         let mut j = 0;
         while !M::FULL && COMPONENTS == 1 && j < D {
             // SAFETY: numbers of the component.
-            unsafe {
-                components.diagonal[j] = numbers.get(j * CAPACITY);
-                components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
-            }
+            components.diagonal[j] = numbers.get(j * CAPACITY);
+            components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
             j += 1;
         }
-        // SAFETY: as above.
-        unsafe {
-            components.weights = numbers.get_some((MATRIX + D) * CAPACITY);
-            components.seeds = numbers.get_some((MATRIX + D + 1) * CAPACITY);
-        }
+        components.weights = numbers.get_some((MATRIX + D) * CAPACITY);
+        components.seeds = numbers.get_some((MATRIX + D + 1) * CAPACITY);
         components
     }
 
@@ -59,10 +54,9 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         written_out!(for i in (0..D).rev() {
             if M::FULL {
                 // SAFETY: numbers of the component.
-                e.z[0][i] = [unsafe { self.numbers.get((MATRIX + i) * CAPACITY) }; SAMPLES];
+                e.z[0][i] = [self.numbers.get((MATRIX + i) * CAPACITY); SAMPLES];
                 counted!(for j in 0..=i {
-                    // SAFETY: as above.
-                    let a = unsafe { self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY) };
+                    let a = self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY);
                     counted!(for p in 0..SAMPLES {
                         e.z[0][i][p] = fma(a, x[j][p], e.z[0][i][p]);
                     });
@@ -72,7 +66,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
                     ([self.diagonal[i]; COMPONENTS], [self.shifts[i]; COMPONENTS])
                 } else {
                     // SAFETY: numbers of the components.
-                    unsafe { (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY)) }
+                    (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY))
                 };
                 counted!(for c in 0..COMPONENTS {
                     counted!(for p in 0..SAMPLES {

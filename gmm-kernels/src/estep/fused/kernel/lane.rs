@@ -35,16 +35,14 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             let mut x = [[0.0f32; SAMPLES]; D];
             counted!(for j in 0..D {
                 // SAFETY: samples of the stage.
-                x[j] = unsafe { samples.get_some(j * TILE + at) };
+                x[j] = samples.get_some(j * TILE + at);
             });
-            // SAFETY: the caller guarantees it.
-            let exponents = unsafe { self.components.exponents::<M, SAMPLES>(&x) };
+            let exponents = self.components.exponents::<M, SAMPLES>(&x);
             let mut likelihoods = Likelihoods::new::<LANES>(&self.components.weights, &exponents.q);
             if sample + SAMPLES as u64 > columns.n {
                 likelihoods.leave_out_past_the_end(sample, columns.n);
             }
-            // SAFETY: the caller guarantees it.
-            let factor = unsafe { likelihoods.normalise(&mut self.product, sample_weights, sample as usize) };
+            let factor = likelihoods.normalise(&mut self.product, sample_weights, sample as usize);
             self.sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
         });
     }

@@ -107,8 +107,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
         if !sample_weights.is_null() {
             counted!(for p in 0..SAMPLES {
-                // SAFETY: the caller guarantees it.
-                let weight = unsafe { load(sample_weights.add(first + p)) };
+                let weight = load(sample_weights.add(first + p));
                 factor[p] *= weight;
                 product.multiply_scaled(weight * (self.power[p] + log2(self.sum[p])), 1.0);
             });

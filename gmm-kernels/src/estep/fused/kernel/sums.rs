@@ -77,11 +77,10 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
 ) {
     let add = |at: usize, sum: f64| {
         let at = at * COMPONENTS;
-        // SAFETY: the caller guarantees it; a place for each lane's turn.
-        unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
+        // SAFETY: a place for each lane's turn.
+        warp_sums.set(at, warp_sums.get(at) + sum);
     };
-    // SAFETY: the caller guarantees it.
-    unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
+    add_lanes::<LANES, SUMS>(sums, room, size, add);
 }
 
 /// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and sum v of lane l,
@@ -104,7 +103,7 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
         counted!(for v in 0..SUMS {
             if v >= start && v < end {
                 // SAFETY: inside; only this lane uses the places.
-                unsafe { room.set((v - start) * warp + lane, sums[v]) };
+                room.set((v - start) * warp + lane, sums[v]);
             }
         });
         warp_sync();
@@ -113,7 +112,7 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
             let mut sum = 0.0f64;
             counted!(for group in 0..warp / LANES {
                 // SAFETY: written before all lanes met.
-                sum += unsafe { room.get(v * warp + group * LANES + lane) } as f64;
+                sum += room.get(v * warp + group * LANES + lane) as f64;
             });
             take(start * LANES + o, sum);
         });

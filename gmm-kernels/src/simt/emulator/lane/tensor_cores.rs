@@ -88,7 +88,7 @@ impl Shared<Halves> {
     /// No other thread accesses them at the same time.
     pub unsafe fn set2(self, i: usize, v: [Halves; 2]) {
         // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[Halves; 2]>(i).write(v) }
+        self.pointer::<[Halves; 2]>(i).write(v)
     }
     /// Reads the four matrices whose rows the lanes name.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
@@ -96,7 +96,7 @@ impl Shared<Halves> {
         let row = |lane: usize| {
             let place = Self::at(places[lane][0] as usize).pointer::<[Halves; 4]>(0);
             // SAFETY: inside and aligned; the caller excludes races.
-            unsafe { place.read() }
+            place.read()
         };
         from_fn(|matrix| from_fn(|r| row(8 * matrix + r)))
     }
@@ -106,8 +106,7 @@ impl Shared<Halves> {
     /// No other thread writes them at the same time.
     pub unsafe fn matrices(self, i: usize) -> [Halves; 4] {
         let lane = (here().thread % 32) as usize;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.rows(i) }.map(|rows| rows[lane / 4][lane % 4])
+        self.rows(i).map(|rows| rows[lane / 4][lane % 4])
     }
     /// Reads four matrices of (8, 8) numbers: two neighbours of column `lane / 4` of each.
     ///
@@ -117,8 +116,7 @@ impl Shared<Halves> {
         let lane = (here().thread % 32) as usize;
         let (column, row) = (lane / 4, 2 * (lane % 4));
         let number = |halves: Halves| halves >> (16 * (column % 2)) & 0xffff;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.rows(i) }.map(|rows| number(rows[row][column / 2]) | number(rows[row + 1][column / 2]) << 16)
+        self.rows(i).map(|rows| number(rows[row][column / 2]) | number(rows[row + 1][column / 2]) << 16)
     }
 }
 
@@ -142,19 +140,17 @@ mod tests {
             let lane = here().thread as usize;
             let (a, b) = (Shared::<Halves>::at(0), Shared::<Halves>::at(512));
             // SAFETY: A has 16 rows of 16 numbers, and B 16 rows of 16.
-            unsafe {
-                a.copy4(4 * lane, args.a.add(4 * lane), CachePolicy);
-                b.copy4(4 * lane, args.b.add(4 * lane), CachePolicy);
-                super::super::super::barrier();
-                // Eight halves are four elements; a row has eight elements.
-                let row = (lane % 8 + 8 * (lane / 8 % 2)) * 8 + 4 * (lane / 16);
-                let (a, b) = (a.matrices(row), b.matrices_transposed(row));
-                for (tile, b) in [[b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
-                    let c = mma([1.0; 4], a, b);
-                    for (i, c) in c.into_iter().enumerate() {
-                        let (row, column) = (lane / 4 + 8 * (i / 2), 8 * tile + 2 * (lane % 4) + i % 2);
-                        super::super::store(args.c.add(16 * row + column), c);
-                    }
+            a.copy4(4 * lane, args.a.add(4 * lane), CachePolicy);
+            b.copy4(4 * lane, args.b.add(4 * lane), CachePolicy);
+            super::super::super::barrier();
+            // Eight halves are four elements; a row has eight elements.
+            let row = (lane % 8 + 8 * (lane / 8 % 2)) * 8 + 4 * (lane / 16);
+            let (a, b) = (a.matrices(row), b.matrices_transposed(row));
+            for (tile, b) in [[b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
+                let c = mma([1.0; 4], a, b);
+                for (i, c) in c.into_iter().enumerate() {
+                    let (row, column) = (lane / 4 + 8 * (i / 2), 8 * tile + 2 * (lane % 4) + i % 2);
+                    super::super::store(args.c.add(16 * row + column), c);
                 }
             }
         }

@@ -87,10 +87,8 @@ impl Shared<Halves> {
         struct Sixteen([u32; 4]);
         for i in 0..bytes as usize / 16 {
             // SAFETY: both places are checked; the caller excludes races.
-            unsafe {
-                let value = checked(from.cast::<Sixteen>().wrapping_add(i), Access::Read).read();
-                self.pointer::<[u32; 4]>(4 * i).write(value.0);
-            }
+            let value = checked(from.cast::<Sixteen>().wrapping_add(i), Access::Read).read();
+            self.pointer::<[u32; 4]>(4 * i).write(value.0);
         }
         barrier.change(0, 0, bytes.into());
     }

@@ -1,7 +1,7 @@
 mod proposal;
 
 use super::*;
-use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
+use crate::likelihood::small_k::kernel::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::{LogProduct, smaller, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{

@@ -15,6 +15,12 @@ macro_rules! instructions {
     )+ };
 }
 
+/// The template's registers of these numbers.
+macro_rules! registers {
+    (@ $first:literal $($more:literal)*) => { concat!("{", $first, "}", $(", {", $more, "}",)*) };
+    ($first:literal $($more:literal)*) => { concat!("{{{", $first, "}", $(", {", $more, "}",)* "}}") };
+}
+
 mod shared;
 mod tensor_cores;
 mod warpgroup;

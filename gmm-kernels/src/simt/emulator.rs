@@ -138,9 +138,8 @@ impl Meeting {
 
 struct Warp {
     meeting: Meeting,
-    slots: [Cell<u32>; 32],
-    /// Exchanges several numbers of each lane.
-    wide: [[Cell<u32>; 6]; 32],
+    /// The numbers of each lane in an exchange.
+    slots: [[Cell<u32>; 6]; 32],
 }
 
 struct Block<'a> {
@@ -210,11 +209,7 @@ impl<'a> Block<'a> {
     fn new(launch: &'a Launch<'a>, shared: &mut [u128]) -> Self {
         let threads = launch.block_dim;
         assert!(threads > 0 && threads.is_multiple_of(super::WARP), "a block has whole warps");
-        let warp = |_| Warp {
-            meeting: Meeting::of(super::WARP),
-            slots: [const { Cell::new(0) }; 32],
-            wide: [const { [const { Cell::new(0) }; 6] }; 32],
-        };
+        let warp = |_| Warp { meeting: Meeting::of(super::WARP), slots: [const { [const { Cell::new(0) }; 6] }; 32] };
         let warps = (0..threads / super::WARP).map(warp).collect();
         let of_warps = std::array::from_fn(|_| Meeting::of(0));
         Self { launch, meeting: Meeting::of(threads), of_warps, warps, shared: shared.as_mut_ptr() }

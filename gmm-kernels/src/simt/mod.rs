@@ -45,6 +45,15 @@ pub(crate) fn thread() -> u32 {
     opaque(thread_idx())
 }
 
+/// Splits two numbers into a float16 and the rounded rest; the error is 2^-22 of the number, or 2^-25 if that is more.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+#[inline(always)]
+pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
+    let high = round_halves(a, b);
+    let [x, y] = widen_halves(high);
+    [high, round_halves(a - x, b - y)]
+}
+
 /// Reads two neighbouring float32 numbers of global memory in one 8-byte read.
 /// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]

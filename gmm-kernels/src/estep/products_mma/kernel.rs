@@ -4,8 +4,6 @@ mod weigh;
 use super::*;
 use crate::math::{Float, ROWS_OF_TILE, butterfly};
 use crate::simt::*;
-pub use exponents::*;
-pub use weigh::*;
 
 /// Tiles of 8 columns of a warp.
 const COLUMN_TILES: usize = COLUMNS / 8;

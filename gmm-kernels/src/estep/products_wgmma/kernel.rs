@@ -3,12 +3,10 @@ mod operands;
 mod weigh;
 
 use super::*;
-use crate::estep::products_mma::store_sum;
+use crate::estep::products_mma::kernel::store_sum;
 use crate::math::smaller;
 use crate::simt::*;
-pub use exponents::*;
 pub use operands::*;
-pub use weigh::*;
 
 /// Two barriers for each of `AHEAD` places in shared memory, at offset `bytes`. Copies arrive at the first; `of_warp`
 /// threads of each warp arrive at the second when they have read the place.

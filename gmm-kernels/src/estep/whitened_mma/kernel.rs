@@ -2,10 +2,9 @@ mod outer;
 mod whiten;
 
 use super::*;
-use crate::estep::products_mma::{multiply_tiles, split_feature, store_sum, sums_of_quads};
+use crate::estep::products_mma::kernel::{multiply_tiles, split_feature, store_sum, sums_of_quads};
 use crate::math::Float;
 use crate::simt::*;
-pub use outer::*;
 pub use whiten::*;
 
 /// Adds sums of the tensor cores to the warp's, for a pair of tiles of eight columns.

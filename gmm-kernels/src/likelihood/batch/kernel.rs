@@ -1,6 +1,6 @@
 use super::*;
 use crate::data::QUAD;
-use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
+use crate::likelihood::small_k::kernel::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::LogProduct;
 use crate::simt::*;
 

@@ -36,7 +36,8 @@ kernel! {
 mod tests {
     use super::*;
     use crate::reduce::FINISH_SHARED_BYTES;
-    use crate::reduce::sets::{ReduceSetsArgs, reduce_sets};
+    use crate::reduce::sets::ReduceSetsArgs;
+    use crate::reduce::sets::kernel::reduce_sets;
     use crate::simt::emulator::{Memory, launch};
     use std::vec;
 

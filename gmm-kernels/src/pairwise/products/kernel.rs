@@ -1,5 +1,6 @@
 use super::*;
-use crate::pairwise::split::{LARGEST, square_roots};
+use crate::pairwise::split::LARGEST;
+use crate::pairwise::split::kernel::square_roots;
 use crate::simt::*;
 
 /// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products overlap.

@@ -1,7 +1,6 @@
 use super::*;
-use crate::pairwise::split::{
-    LARGEST, SEGMENT, SEGMENT_ELEMENTS, max_magnitude, power_of_two, split_pair, square_roots,
-};
+use crate::pairwise::split::kernel::{max_magnitude, power_of_two, split_pair, square_roots};
+use crate::pairwise::split::{LARGEST, SEGMENT, SEGMENT_ELEMENTS};
 use crate::simt::*;
 
 /// Numbers of a segment that a lane reads of a row or of a vector.

@@ -1,6 +1,6 @@
 //! `exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_samples;
+use crate::likelihood::tiled::kernel::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 struct ExponentsBlock<'a, const T: usize, const FULL: bool> {

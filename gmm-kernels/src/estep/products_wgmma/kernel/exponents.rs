@@ -1,6 +1,6 @@
 //! `warpgroup_exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_sample;
+use crate::likelihood::tiled::kernel::finish_sample;
 use crate::math::{Float, LogProduct, LogSumExp};
 
 /// A thread's numbers: two samples by a quarter of the components.

@@ -1,7 +1,8 @@
 //! `warpgroup_coefficients` and `warpgroup_products`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
-use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};
+use crate::estep::products_mma::PRODUCT_SCALE;
+use crate::estep::products_mma::kernel::{Feature, one, product, split_feature};
 
 /// Writes a row of eight numbers.
 /// Safety: the place is valid for 16 bytes and aligned to them; no other thread accesses it.

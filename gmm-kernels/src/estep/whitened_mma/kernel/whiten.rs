@@ -1,6 +1,6 @@
 //! `whiten`: triangles times features, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_samples;
+use crate::likelihood::tiled::kernel::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 struct WhitenBlock<'a> {

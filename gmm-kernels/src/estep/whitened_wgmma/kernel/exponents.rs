@@ -1,7 +1,7 @@
 //! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's log-sum-exp.
 use super::*;
-use crate::estep::whitened_mma::exchange;
-use crate::likelihood::tiled::finish_sample;
+use crate::estep::whitened_mma::kernel::exchange;
+use crate::likelihood::tiled::kernel::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
 /// The triangles of the block's group, then their shifts, then for each component the factor of its sums, and its seed.

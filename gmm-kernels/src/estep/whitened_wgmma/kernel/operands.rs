@@ -1,8 +1,8 @@
 //! `warpgroup_triangles` and `warpgroup_features`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
-use crate::estep::products_mma::split_feature;
-use crate::estep::products_wgmma::{element, quad_or_zeros, store_quad, store_row};
+use crate::estep::products_mma::kernel::split_feature;
+use crate::estep::products_wgmma::kernel::{element, quad_or_zeros, store_quad, store_row};
 
 /// Elements (two numbers each) of a row of a matrix.
 const ROW: usize = 4;

@@ -1,6 +1,6 @@
 //! A block's shared memory, from its start to the sums that the block leaves.
 use super::*;
-use crate::likelihood::batch_mma::sum_of_eight;
+use crate::likelihood::batch_mma::kernel::sum_of_eight;
 use crate::math::LogProduct;
 
 /// Reads the product at a place of shared memory: its mantissa, then its exponent's bits.

@@ -1,10 +1,12 @@
 //! The SIMT interface for which kernels are written, and its three implementations (homes).
 //!
-//! | home | when | index | shared memory, arithmetic, loads, shuffles, atomics |
-//! |---|---|---|---|
-//! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
-//! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
-//! | the emulator | feature `emulator`, on the host | `emulator.rs`: the threads of a block are coroutines | `emulator/lane.rs` |
+//! | home | when | shared memory, arithmetic, loads, shuffles, atomics |
+//! |---|---|---|
+//! | rustc's NVPTX target | `nvptx64`, the committed PTX | `device.rs` (PTX by `asm!`) |
+//! | rust-cuda | feature `rust-cuda` | `device.rs` |
+//! | the emulator | feature `emulator`, on the host | `emulator/lane.rs`: the threads of a block are coroutines |
+//!
+//! `index.rs` has the index of a thread in all three.
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[macro_use]
@@ -20,18 +22,10 @@ pub mod emulator;
 #[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
 pub use emulator::lane::*;
 
-#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
-mod nvptx;
-#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
-pub use nvptx::*;
-
-#[cfg(feature = "rust-cuda")]
-mod cuda;
-#[cfg(feature = "rust-cuda")]
-pub use cuda::*;
-
-#[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda"), any(feature = "emulator", test)))]
-pub use emulator::block::*;
+#[cfg(any(target_arch = "nvptx64", feature = "rust-cuda", feature = "emulator", test))]
+mod index;
+#[cfg(any(target_arch = "nvptx64", feature = "rust-cuda", feature = "emulator", test))]
+pub use index::*;
 
 /// Number of threads of a warp.
 pub const WARP: u32 = 32;

@@ -256,3 +256,14 @@ impl<K, P: Copy, A> Clone for Launched<'_, K, P, A> {
 }
 
 impl<K, P: Copy, A> Copy for Launched<'_, K, P, A> {}
+
+/// Implements the launch of one of some kernels, as `launch!` does that of a [`Launched`]: from the kernels' type, that
+/// of the launch's place, the argument's type, the kernel's name, and the function that makes the argument.
+macro_rules! launch_piece {
+    ($kernels:ty, $piece:ty, $argument:ty, $($rest:tt)*) => {
+        $crate::device::launch::launch!(
+            $crate::estep::pieces::Launched<'_, $kernels, $piece, $argument>, $argument, $($rest)*
+        );
+    };
+}
+pub(super) use launch_piece;

@@ -2,14 +2,13 @@
 //! up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::split::split_grid;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::stream::Running;
 use crate::device::{mismatch, require};
@@ -158,22 +157,17 @@ impl PieceKernels for WhitenedMma {
     }
 }
 
-launch!(
-    Launched<'_, WhitenedMma, (), SplitMatricesArgs>,
-    SplitMatricesArgs,
-    "split_matrices",
-    |launch, _grid, what| {
-        let WhitenedMma { shapes, whiten_shape: shape, fragments, .. } = launch.kernels;
-        let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
-        Ok(SplitMatricesArgs {
-            shape: *shape,
-            matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
-            fragments: Numbers::of(fragments).write(k * shape.fragments(), what)?,
-        })
-    }
-);
+launch_piece!(WhitenedMma, (), SplitMatricesArgs, "split_matrices", |launch, _grid, what| {
+    let WhitenedMma { shapes, whiten_shape: shape, fragments, .. } = launch.kernels;
+    let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
+    Ok(SplitMatricesArgs {
+        shape: *shape,
+        matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
+        fragments: Numbers::of(fragments).write(k * shape.fragments(), what)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", |launch, grid, what| {
+launch_piece!(WhitenedMma, Piece<'_>, WhitenArgs, "whiten", |launch, grid, what| {
     let (WhitenedMma { shapes, whiten_shape: shape, fragments, halves, weighted, .. }, piece) =
         (launch.kernels, &launch.piece);
     let (columns, (k, d), [_, shifts, constants, _]) = (piece.columns, shapes.dim(), shapes.sections());
@@ -193,7 +187,7 @@ launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", 
 });
 
 // Features and exponents extend to whole stages, because their stride, at least N, is a multiple of these.
-launch!(Launched<'_, WhitenedMma, Piece<'_>, OuterArgs>, OuterArgs, "outer", |launch, grid, what| {
+launch_piece!(WhitenedMma, Piece<'_>, OuterArgs, "outer", |launch, grid, what| {
     let (WhitenedMma { shapes, outer_shape: shape, halves, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, stride, [.., weights]) = (piece.columns.n(), piece.exponents.stride, shapes.sections());
     let samples = n.next_multiple_of(STAGE);

@@ -4,13 +4,12 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::products_shapes::loses_digits;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
 use crate::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::stream::Running;
 use crate::device::{mismatch, require};
@@ -179,7 +178,7 @@ impl PieceKernels for WhitenedWgmma {
     }
 }
 
-launch!(Launched<'_, WhitenedWgmma, (), TrianglesArgs>, TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
+launch_piece!(WhitenedWgmma, (), TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
     let WhitenedWgmma { shape, shapes, triangles, .. } = launch.kernels;
     let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
     Ok(TrianglesArgs {
@@ -189,22 +188,17 @@ launch!(Launched<'_, WhitenedWgmma, (), TrianglesArgs>, TrianglesArgs, "warpgrou
     })
 });
 
-launch!(
-    Launched<'_, WhitenedWgmma, Piece<'_>, FeaturesArgs>,
-    FeaturesArgs,
-    "warpgroup_features",
-    |launch, _grid, what| {
-        let (WhitenedWgmma { shape, features, .. }, piece) = (launch.kernels, &launch.piece);
-        require(what, piece.columns.d() == shape.d as usize)?;
-        Ok(FeaturesArgs {
-            shape: *shape,
-            columns: piece.columns.argument(0),
-            features: features.of_piece(piece)?.write(shape.features_len(piece.columns.n()), what)?,
-        })
-    }
-);
+launch_piece!(WhitenedWgmma, Piece<'_>, FeaturesArgs, "warpgroup_features", |launch, _grid, what| {
+    let (WhitenedWgmma { shape, features, .. }, piece) = (launch.kernels, &launch.piece);
+    require(what, piece.columns.d() == shape.d as usize)?;
+    Ok(FeaturesArgs {
+        shape: *shape,
+        columns: piece.columns.argument(0),
+        features: features.of_piece(piece)?.write(shape.features_len(piece.columns.n()), what)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, WhitenArgs>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
     let (WhitenedWgmma { shape, shapes, features, triangles, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, (k, _), [_, shifts, constants, _]) = (piece.columns.n(), shapes.dim(), shapes.sections());
     require(what, WHITEN_BLOCKS.contains(&grid.threads) && grid.blocks.1 as usize >= shape.groups())?;
@@ -221,26 +215,21 @@ launch!(Launched<'_, WhitenedWgmma, Piece<'_>, WhitenArgs>, WhitenArgs, "warpgro
     })
 });
 
-launch!(
-    Launched<'_, WhitenedWgmma, Piece<'_>, NormaliseArgs>,
-    NormaliseArgs,
-    "warpgroup_normalise",
-    |launch, grid, what| {
-        let (WhitenedWgmma { shape, shapes, weighted, .. }, piece) = (launch.kernels, &launch.piece);
-        let (columns, [.., weights]) = (piece.columns, shapes.sections());
-        grid.require_shared(what, FINISH_SHARED_BYTES)?;
-        Ok(NormaliseArgs {
-            shape: *shape,
-            columns: columns.argument(0),
-            weights: launch.parameters.part(weights)?.read(shape.k as usize, what)?,
-            sample_weights: columns.weights_if(*weighted),
-            exponents: piece.exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
-            output: piece.output.argument(grid.blocks.0)?,
-        })
-    }
-);
+launch_piece!(WhitenedWgmma, Piece<'_>, NormaliseArgs, "warpgroup_normalise", |launch, grid, what| {
+    let (WhitenedWgmma { shape, shapes, weighted, .. }, piece) = (launch.kernels, &launch.piece);
+    let (columns, [.., weights]) = (piece.columns, shapes.sections());
+    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    Ok(NormaliseArgs {
+        shape: *shape,
+        columns: columns.argument(0),
+        weights: launch.parameters.part(weights)?.read(shape.k as usize, what)?,
+        sample_weights: columns.weights_if(*weighted),
+        exponents: piece.exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
+        output: piece.output.argument(grid.blocks.0)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, RespondArgs>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
     let (WhitenedWgmma { shape, shapes, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, (slices, sums), [.., weights]) = (piece.columns.n(), piece.others, shapes.sections());
     require(what, piece.exponents.stride.is_multiple_of(TILE))?;
@@ -259,7 +248,7 @@ launch!(Launched<'_, WhitenedWgmma, Piece<'_>, RespondArgs>, RespondArgs, "warpg
     })
 });
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, OuterArgs>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
     let (WhitenedWgmma { shape, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, slices) = (piece.columns.n(), piece.slices);
     require(what, grid.threads == OUTER_BLOCK && grid.blocks == (shape.outer_blocks(), slices as u32))?;

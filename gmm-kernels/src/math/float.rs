@@ -72,10 +72,29 @@ pub trait Float:
 #[derive(Clone, Copy)]
 struct Together<T, const N: usize>([T; N]);
 
+/// The items whose text is the same for both types.
+macro_rules! common {
+    ($t:ty) => {
+        const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        const LOWEST: Self = <$t>::MIN;
+        #[inline(always)]
+        fn is_nan(self) -> bool {
+            self.is_nan()
+        }
+        #[inline(always)]
+        fn wide(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn narrow(v: f64) -> Self {
+            v as $t
+        }
+    };
+}
+
 impl Float for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = f32::MIN;
+    common!(f32);
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
         fma(self, b, c)
@@ -83,18 +102,6 @@ impl Float for f32 {
     #[inline(always)]
     fn exp2(self) -> Self {
         exp2(self)
-    }
-    #[inline(always)]
-    fn is_nan(self) -> bool {
-        self.is_nan()
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn narrow(v: f64) -> Self {
-        v as f32
     }
     #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {
@@ -116,9 +123,7 @@ impl Float for f32 {
 }
 
 impl Float for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = f64::MIN;
+    common!(f64);
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
         fma64(self, b, c)
@@ -126,18 +131,6 @@ impl Float for f64 {
     #[inline(always)]
     fn exp2(self) -> Self {
         float64::exp2(self)
-    }
-    #[inline(always)]
-    fn is_nan(self) -> bool {
-        self.is_nan()
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self
-    }
-    #[inline(always)]
-    fn narrow(v: f64) -> Self {
-        v
     }
     #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {

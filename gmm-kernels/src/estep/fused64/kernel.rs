@@ -1,5 +1,6 @@
 //! Loops over a lane's arrays have constant bounds, so that the arrays are registers.
 use super::*;
+use crate::estep::fused::kernel::likelihoods::sum_over_components;
 use crate::math::{Float, LogProduct64, float64, smaller, warp_sum};
 use crate::simt::*;
 
@@ -45,17 +46,6 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
             self.own.set4((FEATURES + j) * TILE * 2, [0.0; 4]);
         });
     }
-}
-
-/// Sum of `x` over the lanes that share a sample.
-#[inline(always)]
-fn sum_over_components<const LANES: usize>(mut x: f64) -> f64 {
-    let mut by = LANES as u32 / 2;
-    while by > 0 {
-        x += x.shuffle_xor(by);
-        by /= 2;
-    }
-    x
 }
 
 /// Maximum of `x` over the lanes that share a sample.
@@ -200,7 +190,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                 let power = q - top[p];
                 let power = if power > LEAST { power } else { LEAST };
                 likelihood[p] = component.weight * float64::exp2_normal(power);
-                sum[p] = sum_over_components::<LANES>(likelihood[p]);
+                sum[p] = sum_over_components::<f64, LANES>(likelihood[p]);
             });
             let mut r = [0.0; PAIR];
             counted!(for p in 0..PAIR {

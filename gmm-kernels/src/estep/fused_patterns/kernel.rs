@@ -2,9 +2,9 @@ use super::*;
 use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;
 use crate::estep::fused::kernel::lane::Lane;
+use crate::estep::fused::kernel::samples as samples_at_once;
 use crate::estep::fused::kernel::stages::Stages;
 use crate::estep::fused::kernel::sums::add_lanes;
-use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
 use crate::patterns::SLICE;
 use crate::simt::*;
@@ -55,7 +55,7 @@ unsafe fn body<
     });
     warp_sync();
     // SAFETY: the parameters have arrived, and lane l's component is number l.
-    let components = Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component));
+    let components = Components::<1, LANES, D, MATRIX>::load::<true>(parameters.offset(component));
     let mut of_lane = Lane::new(components);
     let mut stage = 0;
     while base < columns.quads() {
@@ -66,7 +66,7 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // SAFETY: the stage has arrived; the parameters are in shared memory; there are weights for the stage's
         // samples, or for the padding behind the last.
-        of_lane.add_stage::<Full, LANES, SAMPLES>(samples, columns, base, sample_weights);
+        of_lane.add_stage::<false, true, LANES, SAMPLES>(samples, columns, base, sample_weights);
         base += WARP;
         stage ^= 1;
         // The next copy into this stage starts after all lanes have read it.
@@ -96,7 +96,7 @@ macro_rules! instance {
             /// Computes each slice's log-likelihood and sufficient statistics.
             $name: FusedPatternsArgs = body::<
                 $lanes,
-                { full_samples($d) },
+                { samples_at_once($d) },
                 $d,
                 { numbers($d, true) * $lanes },
                 { matrix($d, true) },

@@ -19,7 +19,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// Reads the numbers that registers hold.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
-    pub(crate) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
+    pub(crate) unsafe fn load<const FULL: bool>(numbers: Shared<f32>) -> Self {
         let mut components = Self {
             diagonal: [0.0; D],
             shifts: [0.0; D],
@@ -28,7 +28,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             numbers,
         };
         let mut j = 0;
-        while !M::FULL && COMPONENTS == 1 && j < D {
+        while !FULL && COMPONENTS == 1 && j < D {
             // SAFETY: numbers of the component.
             components.diagonal[j] = numbers.get(j * CAPACITY);
             components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
@@ -42,7 +42,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// z and q of samples `x`.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
-    pub(crate) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
+    pub(crate) unsafe fn exponents<const FULL: bool, const SAMPLES: usize>(
         &self,
         x: &[[f32; SAMPLES]; D],
     ) -> Exponents<COMPONENTS, D, SAMPLES> {
@@ -52,7 +52,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         });
         // From the last row to the first, so that a row of z takes the register of a feature that no other row needs.
         written_out!(for i in (0..D).rev() {
-            if M::FULL {
+            if FULL {
                 // SAFETY: numbers of the component.
                 e.z[0][i] = [self.numbers.get((MATRIX + i) * CAPACITY); SAMPLES];
                 counted!(for j in 0..=i {

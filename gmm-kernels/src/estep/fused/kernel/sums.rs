@@ -15,7 +15,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
 
     /// Adds samples, each with the responsibilities likelihood · factor.
     #[inline(always)]
-    pub(crate) fn accumulate<M: Moments, const SAMPLES: usize>(
+    pub(crate) fn accumulate<const RAW: bool, const FULL: bool, const SAMPLES: usize>(
         &mut self,
         x: &[[f32; SAMPLES]; D],
         z: &[[[f32; SAMPLES]; D]; COMPONENTS],
@@ -29,7 +29,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
                 self.count[c] += r[c];
             });
             written_out!(for i in 0..D {
-                if M::RAW {
+                if RAW {
                     let square = x[i][p] * x[i][p];
                     counted!(for c in 0..COMPONENTS {
                         self.first[c][i] = fma(r[c], x[i][p], self.first[c][i]);
@@ -40,7 +40,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
                         let rz = r[c] * z[c][i][p];
                         self.first[c][i] += rz;
                         // Row i of A; of a diagonal, one element.
-                        let (start, row) = if M::FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
+                        let (start, row) = if FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
                         counted!(for j in row..=i {
                             self.second[c][start + j] = fma(rz, z[c][j][p], self.second[c][start + j]);
                         });

@@ -251,4 +251,4 @@ pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Vari
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

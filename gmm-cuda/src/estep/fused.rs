@@ -191,10 +191,6 @@ impl EStepKernels for Fused {
         Ok(())
     }
 
-    fn needs_exp2_bias(&self) -> bool {
-        true
-    }
-
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {
         Statistics::from_centred_sums(layouts.fused().centred_sums(sums))
     }

@@ -67,7 +67,7 @@ impl Family for FusedMmaFamily {
             false => ("fused_mma", "the E-step in one read of the data, on the tensor cores"),
         };
         let complete = Facts::complete(name, about, &[Operation::EStep]);
-        Facts { unit: Unit::Mma, gaps: !self.expanded, linear: true, ..complete }
+        Facts { unit: Unit::Mma, gaps: !self.expanded, linear: true, exp2_bias: true, ..complete }
     }
 
     fn sizes(&self) -> String {
@@ -261,10 +261,6 @@ impl EStepKernels for FusedMma {
     ) -> Result<()> {
         read(&self.results(running, stream)?, 0.0);
         Ok(())
-    }
-
-    fn needs_exp2_bias(&self) -> bool {
-        true
     }
 
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {

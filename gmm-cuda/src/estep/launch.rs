@@ -50,11 +50,6 @@ pub trait EStepKernels: Debug + Send {
         })
     }
 
-    /// Returns whether the statistics account for the bias of the device's 2^x.
-    fn needs_exp2_bias(&self) -> bool {
-        false
-    }
-
     /// Returns the statistics of a mixture, from the sums over all samples.
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics>;
 }

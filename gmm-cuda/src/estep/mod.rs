@@ -245,7 +245,7 @@ impl EStep {
     fn e_step(&mut self, data: &mut DeviceSamples<f32>, decision: &Decision<'_>) -> Result<Statistics> {
         let layouts = &decision.layouts;
         let kernels = self.take(data, decision)?;
-        let exp2_bias = if kernels.needs_exp2_bias() { exp2_bias(data.gpu())? } else { 0.0 };
+        let exp2_bias = if decision.variant.family.facts().exp2_bias { exp2_bias(data.gpu())? } else { 0.0 };
         let (weight_scale, total_weight, frame) = (data.weight_scale(), data.total_weight(), data.frame());
         let statistics = |values: &[f64], log2: f64| {
             kernels.statistics(layouts, &Sums { values, log2, weight_scale, total_weight, exp2_bias, frame })

@@ -12,7 +12,6 @@ use super::device::place::Element;
 use super::device::samples::{Chunk, Columns, DeviceSamples};
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
-use super::likelihood::{ReduceSets, Totals};
 use super::missing::add_offsets;
 use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
@@ -34,7 +33,7 @@ use gmm_kernels::general::density;
 use launches::{Accumulate, BLOCK, Density, Products};
 use layout::GeneralLayout;
 use ndarray::{Array1, Array2};
-use results::{Goal, Piece, Results, Shape};
+use results::{Goal, Piece, Results, Shape, add_slices};
 use std::f64::consts::LN_2;
 
 /// The most qₖ, and features' values, of a piece, unless the device would idle: more than the L2 cache holds, because
@@ -256,13 +255,8 @@ impl<T: Element> General<T> {
         let stream = &pass.stream;
         if let Goal::Sums(values) = goal {
             let GeneralLayout { k, d, full, .. } = ready.layout;
-            let count = accumulate::values(k, d, full);
-            let totals = Totals::Device(Numbers::of(&this.sums));
-            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
-            let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
-            stream.launch(reduce, launch.grid(count), launch)?.wait()?;
-            values.resize(count, 0.0);
-            stream.read(&this.sums, values)?;
+            values.resize(accumulate::values(k, d, full), 0.0);
+            add_slices(ready.gpu, stream, &this.partials, shape.slices, &this.sums, values)?;
         }
         let total = this.results.total(ready.gpu, stream, &pass.workspace.totals, shape)?;
         // −∞ if a sample is infinitely far from every component.

@@ -41,7 +41,7 @@ use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
-use launch::{EStepKernels, Wanted};
+use launch::{EStepKernels, Wanted, Work};
 use layouts::{Layouts, Spare};
 use moments::Moments;
 use std::collections::HashMap;
@@ -312,7 +312,8 @@ fn run<'a>(
         |_, Chunk { pass, columns, started }| {
             let Pass { stream, workspace, .. } = pass;
             let started = started.followed_by(workspace.parameters.send(stream)?);
-            let running = kernels.start(stream, layouts, workspace.parameters.device(), columns, wanted)?;
+            let work = Work { stream, parameters: workspace.parameters.device(), columns, wanted };
+            let running = kernels.start(work, layouts)?;
             Ok((started.followed_by(running), stream, columns.n()))
         },
         |(running, stream, n)| finish(running, stream, n),
@@ -350,8 +351,8 @@ impl Trial for EStepTrial<'_> {
 
     fn seconds(&mut self, repeats: u32) -> Result<f64> {
         let Some(Ready { kernels, workspace, n }) = &self.ready else { return Ok(f64::INFINITY) };
-        let (stream, columns) = (self.stream, self.columns.part(0, *n)?);
-        let parameters = workspace.parameters.device();
-        seconds(stream, repeats, || kernels.start(stream, self.layouts, parameters, columns, Wanted::Statistics))
+        let (stream, columns, wanted) = (self.stream, self.columns.part(0, *n)?, Wanted::Statistics);
+        let work = Work { stream, parameters: workspace.parameters.device(), columns, wanted };
+        seconds(stream, repeats, || kernels.start(work, self.layouts))
     }
 }

@@ -53,7 +53,6 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
             counted!(for r in 0..ROUND {
                 let b = start + r as u32 * WARP;
                 if b < grid_dim() {
-                    // SAFETY: a place for each block.
                     v[r] = load_fresh(places.wrapping_add(b as usize));
                     missing |= v[r].to_bits() & TAG != tag;
                 }

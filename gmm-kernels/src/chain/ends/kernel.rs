@@ -34,7 +34,6 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         // The bound is the same for all lanes of the warp, so that all take part in exchanges.
         let rounds = most(rows);
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
-            // SAFETY: rows of the walk.
             let next = walk.exponents(args, group.lane, n + AHEAD as u32);
             let (densities, _) = densities::<T, C>(q, factor);
             q = next;

@@ -79,7 +79,6 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         // SAFETY: rows of the chunk.
         let mut q = walk.exponents(&args.chain, group.lane, 0);
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
-            // SAFETY: rows of the chunk.
             let next = walk.exponents(&args.chain, group.lane, n + AHEAD as u32);
             let (densities, most_dense) = densities::<T, C>(q, factor);
             q = next;

@@ -277,7 +277,6 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         }
         copies_commit();
         if next < all {
-            // SAFETY: the stage exists.
             normalisers = block.normalisers(next);
         }
         let r = r.offset(task.tile as usize * COMPONENTS * PITCH);

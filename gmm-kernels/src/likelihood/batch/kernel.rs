@@ -55,7 +55,6 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
                 }
             });
             let (power, mantissa) = product.parts();
-            // SAFETY: only this thread uses the place.
             powers.set(mine, power);
             mantissas.set(mine, mantissa);
         });

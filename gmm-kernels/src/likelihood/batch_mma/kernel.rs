@@ -335,7 +335,6 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
             product.multiply(e[0] * e[1]);
             product.multiply(e[2] * e[3]);
             let (power, mantissa) = product.parts();
-            // SAFETY: only this thread uses the place.
             powers.set(mine, power);
             mantissas.set(mine, mantissa);
         });

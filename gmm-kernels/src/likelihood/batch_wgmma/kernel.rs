@@ -71,7 +71,6 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
         warp_sync();
         let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
-        // SAFETY: the columns are valid.
         next = fetch(columns, args.d as usize, first + step + mine);
         // SAFETY: in shared memory since the warp met.
         let reference = block.reference(0);
@@ -88,7 +87,6 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 b = if b < THRESHOLD { 1.0 } else { b };
             }
             product.multiply(a * b);
-            // SAFETY: only this thread uses the place.
             keep_product(products, place, product);
         };
         counted!(for f in (0..bundles).step_by(BUNDLES_AT_ONCE as u32) {
@@ -100,13 +98,10 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 // SAFETY: in shared memory.
                 let reference = if ONE_OCTET { reference } else { block.reference(octet as usize) };
                 // While the tensor cores multiply.
-                // SAFETY: in shared memory.
                 let scales = [block.scale(f as usize), block.scale(f as usize + 1)];
                 warpgroup_finish::<1>(&mut first);
-                // SAFETY: in shared memory.
                 block.add(&mut e[0], &first, scales[0], &reference, (octet as usize, f as usize));
                 warpgroup_finish::<0>(&mut second);
-                // SAFETY: in shared memory.
                 block.add(&mut e[1], &second, scales[1], &reference, (octet as usize, f as usize + 1));
             });
             multiply(e[0], f);

@@ -256,7 +256,6 @@ pub unsafe fn finish_sample(
         }
         (top, factor) = (sum.max, weight * reciprocal(sum.sum));
         if !scores.is_null() {
-            // SAFETY: sample < N.
             store(scores.add(sample as usize), sum.log2());
         }
     }

@@ -35,7 +35,6 @@ kernel! {
                 // SAFETY: written before the barrier.
                 sum += parts.get((row * WARP + lane) as usize);
             });
-            // SAFETY: inside.
             store(totals.add(i as usize), sum);
         }
     }

@@ -82,7 +82,6 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         self.load_constants(args);
         if N == 1 {
             counted!(for i in (thread_idx() as usize..self.shape.coefficients()).step_by(block_dim() as usize) {
-                // SAFETY: inside.
                 self.coefficients.set(i, load(args.parameters.add(i)));
             });
             return;

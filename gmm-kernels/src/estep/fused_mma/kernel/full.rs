@@ -56,7 +56,6 @@ impl Rows {
                 // SAFETY: inside.
                 self.row(group, feature).set4(0, both);
                 if d + feature < ROTATED_ROWS {
-                    // SAFETY: inside.
                     self.row(group, d + feature).set4(0, both);
                 }
             }

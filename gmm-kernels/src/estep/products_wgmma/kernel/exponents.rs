@@ -169,7 +169,6 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
             }
             if lane.is_multiple_of(4) && args.partial == 0 {
                 let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
-                // SAFETY: as documented for the arguments.
                 finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]);
             }
         });

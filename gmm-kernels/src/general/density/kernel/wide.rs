@@ -174,7 +174,6 @@ impl Tile<'_> {
             }
             let mut squares = [0.0; 2 * QUAD];
             add_squares(&mut squares, z);
-            // SAFETY: the component exists.
             self.write(component, squares);
             (a, z) = ahead;
         });

@@ -165,12 +165,10 @@ impl<const S: usize> SetsBlock<S> {
                 product.multiply(scaled[r].sum);
             }
         });
-        // SAFETY: only this thread uses the place.
         keep_product(products, place, product);
         let powers = sum_over(powers, ROWS_OF_TILE);
         if lane < SETS {
             let place = (bundle * warps + warp) * SETS + lane;
-            // SAFETY: only this thread uses the place.
             far.set(place, far.get(place) + powers);
         }
     }

@@ -22,7 +22,7 @@ mod sums;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
-pub(crate) mod whitened_mma;
+mod whitened_mma;
 mod whitened_shapes;
 pub(crate) mod whitened_wgmma;
 

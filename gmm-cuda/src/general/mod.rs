@@ -22,6 +22,7 @@ use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::contract::evaluator::{
     far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample,
 };
+use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::precision::Precision;
@@ -116,8 +117,15 @@ impl<'a, T: Element> Ready<'a, T> {
         let centres = layout::means(mixture, &parameters, data.frame());
         Ok(Self { gpu: data.gpu(), mixture, parameters, layout, centres })
     }
+
+    /// Takes the second moments around other centres, where these sums do not cancel.
+    fn move_centres(&mut self, sums: &CentredSums, frame: &Frame) {
+        let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
+        self.centres = sums.new_centres().indexed_iter().map(centre).collect();
+    }
 }
 
+/// The memory of evaluations. Where a `source` is asked for, it has the samples of `data`, as given.
 #[derive(Debug)]
 pub struct General<T: Plain> {
     parameters: Upload<T>,
@@ -150,7 +158,6 @@ impl<T: Element> General<T> {
         self.pass(data, &ready, Goal::Total)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn score_samples(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -165,7 +172,6 @@ impl<T: Element> General<T> {
         Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn predict(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -181,7 +187,6 @@ impl<T: Element> General<T> {
         Ok(labels)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn predict_proba(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -195,7 +200,6 @@ impl<T: Element> General<T> {
         Ok(r)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn statistics(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -209,9 +213,7 @@ impl<T: Element> General<T> {
             return Err(unreachable_sample(&scores, source.weights()));
         }
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
-            let frame = data.frame();
-            let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
-            ready.centres = sums.new_centres().indexed_iter().map(centre).collect();
+            ready.move_centres(&sums, data.frame());
             sums = self.sums(data, &ready)?;
         }
         Statistics::from_centred_sums(sums)

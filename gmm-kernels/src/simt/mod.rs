@@ -18,6 +18,7 @@ mod device;
 pub use device::*;
 
 #[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
+#[deny(unsafe_op_in_unsafe_fn)]
 pub mod emulator;
 #[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
 pub use emulator::lane::*;

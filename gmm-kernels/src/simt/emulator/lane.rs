@@ -1,6 +1,6 @@
 //! Arithmetic, loads, shuffles and atomics of one thread. Functions are documented in `device.rs`; a comment here says
 //! what differs. All accesses are checked to be inside and aligned; the kernels exclude races.
-#![allow(missing_docs, clippy::missing_safety_doc)]
+#![allow(missing_docs, unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]
 mod tensor_cores;
 mod warpgroup;
 mod warpgroup_registers;

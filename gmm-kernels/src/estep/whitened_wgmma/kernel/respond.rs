@@ -197,7 +197,11 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                     let component = self.first + component + lane / 4 + 8 * (n / 2);
                     let feature = feature + 2 * (lane % 4) + n % 2;
                     if component < shape.rows() {
-                        store_sum(to.wrapping_add(component * shape.width() + feature), sums.features[i][n], add);
+                        store_sum(
+                            to.wrapping_add(component * shape.width() + feature),
+                            f64::from(sums.features[i][n]),
+                            add,
+                        );
                     }
                 });
             }
@@ -210,7 +214,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                 let sum = sum_over(sums.counts[i][kind], WARP - 1);
                 if lane == 0 && component < shape.rows() {
                     let place = shape.rows() * (shape.width() + 2 * kind + half) + component;
-                    store_sum(to.wrapping_add(place), sum, add);
+                    store_sum(to.wrapping_add(place), f64::from(sum), add);
                 }
             });
         });

@@ -6,8 +6,7 @@ use super::estep::fused_mma::{EXPANDED_MMA, FUSED_MMA};
 use super::estep::products_mma::{PRODUCTS_MMA, PRODUCTS_WGMMA};
 use super::estep::products_shapes::Expanded;
 use super::estep::weighted_sums::WEIGHTED_SUMS;
-use super::estep::whitened_mma::WHITENED_MMA;
-use super::estep::whitened_wgmma::WHITENED_WGMMA;
+use super::estep::whitened_wgmma::{WHITENED_MMA, WHITENED_WGMMA};
 use super::general::GENERAL;
 use super::likelihood::batch::BATCH;
 use super::likelihood::batch_mma::{BATCH_MMA, BATCH_WGMMA};
@@ -251,4 +250,4 @@ pub fn total_on_tensor_cores(task: &Task, limits: &Limits) -> Option<(Task, Vari
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

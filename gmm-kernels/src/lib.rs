@@ -9,6 +9,9 @@
 //! each feature (scale s, shift m), or z = A·x + b with a lower triangle A, a component's exponent is q = seed − |t|²
 //! or seed − |z|². A sample's likelihood is Σₖ wₖ·2^qₖ times a constant that the host adds in float64.
 #![no_std]
+// A kernel is unsafe as a whole: what a function's callers guarantee holds in all of it. Comments say what else makes an
+// access valid.
+#![allow(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(
     all(target_arch = "nvptx64", not(feature = "rust-cuda")),
     feature(abi_ptx, stdarch_nvptx, asm_experimental_arch, core_float_math)

@@ -1,7 +1,7 @@
 //! A queue of device work besides mixtures. Each scope waits for its work, so that no memory in use is freed.
 use super::gpu::{Gpu, Limits};
 use super::kernel::{Grid, Kernel, Launch};
-use super::memory::{Numbers, allocate, zeroed};
+use super::memory::{Numbers, allocate, enlarge, enlarge_with_zeros};
 use super::staging::{BUFFER_BYTES, Staging};
 use super::stream::Stream;
 use gmm_core::error::Result;
@@ -22,20 +22,14 @@ impl<T: Plain> Memory<T> {
     /// # Errors
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example if memory is short.
     pub fn reserve(&mut self, len: usize) -> Result<()> {
-        if self.numbers.len() < len {
-            self.gpu.enter()?;
-            self.numbers = allocate(len)?;
-        }
-        Ok(())
+        self.gpu.enter()?;
+        enlarge(&mut self.numbers, len)
     }
 
     /// Makes room as [`reserve`](Self::reserve), with the same errors; new numbers are zero.
     pub fn reserve_zeros(&mut self, len: usize) -> Result<()> {
-        if self.numbers.len() < len {
-            self.gpu.enter()?;
-            self.numbers = zeroed(len)?;
-        }
-        Ok(())
+        self.gpu.enter()?;
+        enlarge_with_zeros(&mut self.numbers, len)
     }
 
     /// Returns the numbers, for a launch.

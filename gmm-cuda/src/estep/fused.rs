@@ -1,5 +1,5 @@
 //! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
-use super::launch::{EStepKernels, Wanted};
+use super::launch::{EStepKernels, Read, Work};
 use super::layouts::Layouts;
 use super::sums::Sums;
 use crate::device::gpu::{Gpu, Limits};
@@ -164,14 +164,8 @@ impl EStepKernels for Fused {
         })
     }
 
-    fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        layouts: &Layouts<'_>,
-        parameters: Numbers<'a, f32>,
-        columns: Columns<'a>,
-        _: Wanted,
-    ) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, work: Work<'a>, layouts: &Layouts<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, parameters, columns, .. } = work;
         let Self { kernel, moments, capacity, d, variant, .. } = *self;
         let shared = shared_bytes(d, moments.full(), capacity, variant.shape.block);
         let (cached_quads, by_value) = (variant.cached_quads(d), layouts.fused().by_value());
@@ -186,13 +180,9 @@ impl EStepKernels for Fused {
         })
     }
 
-    fn read(&self, running: Running<'_, ()>, _: &Stream, _: usize, read: &mut dyn FnMut(&[f64], f64)) -> Result<()> {
+    fn read(&self, running: Running<'_, ()>, _: &Stream, _: usize, read: &mut Read<'_>) -> Result<()> {
         read(&self.sums.results(running)?, 0.0);
         Ok(())
-    }
-
-    fn needs_exp2_bias(&self) -> bool {
-        true
     }
 
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {

@@ -1,6 +1,6 @@
 //! `fused_mma` and `expanded_mma`: the E-step on the tensor cores in one read of the data, for few enough components
 //! and features that a block's warps hold all sums in their registers.
-use super::launch::{EStepKernels, Wanted};
+use super::launch::{EStepKernels, Read, Work};
 use super::layouts::Layouts;
 use super::products_shapes::{Expanded, loses_digits};
 use super::sums::Sums;
@@ -67,7 +67,7 @@ impl Family for FusedMmaFamily {
             false => ("fused_mma", "the E-step in one read of the data, on the tensor cores"),
         };
         let complete = Facts::complete(name, about, &[Operation::EStep]);
-        Facts { unit: Unit::Mma, gaps: !self.expanded, linear: true, ..complete }
+        Facts { unit: Unit::Mma, gaps: !self.expanded, linear: true, exp2_bias: true, ..complete }
     }
 
     fn sizes(&self) -> String {
@@ -223,14 +223,8 @@ impl EStepKernels for FusedMma {
         })
     }
 
-    fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        layouts: &Layouts<'_>,
-        parameters: Numbers<'a, f32>,
-        columns: Columns<'a>,
-        _: Wanted,
-    ) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, work: Work<'a>, layouts: &Layouts<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, parameters, columns, .. } = work;
         let teams = self.variant.shape.block / WARP / self.shape.team.warps();
         let blocks = self.variant.most_blocks(columns.n(), teams as usize * self.shape.round(), self.multiprocessors);
         let launch = FusedLaunch {
@@ -252,19 +246,9 @@ impl EStepKernels for FusedMma {
         Ok(stream.launch(self.kernel, grid, launch)?.borrowed())
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        _: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
+    fn read(&self, running: Running<'_, ()>, stream: &Stream, _: usize, read: &mut Read<'_>) -> Result<()> {
         read(&self.results(running, stream)?, 0.0);
         Ok(())
-    }
-
-    fn needs_exp2_bias(&self) -> bool {
-        true
     }
 
     fn statistics(&self, layouts: &Layouts<'_>, sums: &Sums<'_>) -> Result<Statistics> {

@@ -17,29 +17,29 @@ pub enum Wanted {
     Statistics,
 }
 
+/// The place of an E-step over some samples, and the wanted part.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    pub stream: &'a Stream,
+    /// Those of the prepared workspace.
+    pub parameters: Numbers<'a, f32>,
+    pub columns: Columns<'a>,
+    pub wanted: Wanted,
+}
+
+/// Reads the sums of an E-step and its log₂-likelihood.
+pub type Read<'a> = dyn FnMut(&[f64], f64) + 'a;
+
 /// Kernels of the E-step, made ready for the mixtures of a task.
 pub trait EStepKernels: Debug + Send {
     /// Writes the parameters of a mixture for the launches of a workspace, unless they are passed by value.
     fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()>;
 
-    /// Starts the E-step over some samples, or at least the wanted part, with the parameters of the prepared workspace.
-    fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        layouts: &Layouts<'_>,
-        parameters: Numbers<'a, f32>,
-        columns: Columns<'a>,
-        wanted: Wanted,
-    ) -> Result<Running<'a, ()>>;
+    /// Starts the E-step, or at least the wanted part.
+    fn start<'a>(&'a self, work: Work<'a>, layouts: &Layouts<'_>) -> Result<Running<'a, ()>>;
 
-    /// Waits for the E-step over `n` samples started last, and makes `read` read its sums and log₂-likelihood.
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()>;
+    /// Waits for the E-step over `n` samples started last, and makes `read` read its results.
+    fn read(&self, running: Running<'_, ()>, stream: &Stream, n: usize, read: &mut Read<'_>) -> Result<()>;
 
     /// Waits for the log-likelihood of `n` samples started last, to base 2; for kernels that can compute it alone.
     fn read_total(&self, _: Running<'_, ()>, _: &Stream, _: usize) -> Result<f64> {
@@ -48,11 +48,6 @@ pub trait EStepKernels: Debug + Send {
             backend: "this family of kernels",
             remedy: "ask for the statistics",
         })
-    }
-
-    /// Returns whether the statistics account for the bias of the device's 2^x.
-    fn needs_exp2_bias(&self) -> bool {
-        false
     }
 
     /// Returns the statistics of a mixture, from the sums over all samples.

@@ -22,7 +22,7 @@ mod sums;
 pub(crate) mod tensor_cores_layout;
 pub(crate) mod weighted_sums;
 pub(crate) mod weighted_sums_layout;
-pub(crate) mod whitened_mma;
+mod whitened_mma;
 mod whitened_shapes;
 pub(crate) mod whitened_wgmma;
 
@@ -41,7 +41,7 @@ use gmm_core::error::Result;
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::statistics::Statistics;
-use launch::{EStepKernels, Wanted};
+use launch::{EStepKernels, Wanted, Work};
 use layouts::{Layouts, Spare};
 use moments::Moments;
 use std::collections::HashMap;
@@ -245,7 +245,7 @@ impl EStep {
     fn e_step(&mut self, data: &mut DeviceSamples<f32>, decision: &Decision<'_>) -> Result<Statistics> {
         let layouts = &decision.layouts;
         let kernels = self.take(data, decision)?;
-        let exp2_bias = if kernels.needs_exp2_bias() { exp2_bias(data.gpu())? } else { 0.0 };
+        let exp2_bias = if decision.variant.family.facts().exp2_bias { exp2_bias(data.gpu())? } else { 0.0 };
         let (weight_scale, total_weight, frame) = (data.weight_scale(), data.total_weight(), data.frame());
         let statistics = |values: &[f64], log2: f64| {
             kernels.statistics(layouts, &Sums { values, log2, weight_scale, total_weight, exp2_bias, frame })
@@ -312,7 +312,8 @@ fn run<'a>(
         |_, Chunk { pass, columns, started }| {
             let Pass { stream, workspace, .. } = pass;
             let started = started.followed_by(workspace.parameters.send(stream)?);
-            let running = kernels.start(stream, layouts, workspace.parameters.device(), columns, wanted)?;
+            let work = Work { stream, parameters: workspace.parameters.device(), columns, wanted };
+            let running = kernels.start(work, layouts)?;
             Ok((started.followed_by(running), stream, columns.n()))
         },
         |(running, stream, n)| finish(running, stream, n),
@@ -350,8 +351,8 @@ impl Trial for EStepTrial<'_> {
 
     fn seconds(&mut self, repeats: u32) -> Result<f64> {
         let Some(Ready { kernels, workspace, n }) = &self.ready else { return Ok(f64::INFINITY) };
-        let (stream, columns) = (self.stream, self.columns.part(0, *n)?);
-        let parameters = workspace.parameters.device();
-        seconds(stream, repeats, || kernels.start(stream, self.layouts, parameters, columns, Wanted::Statistics))
+        let (stream, columns, wanted) = (self.stream, self.columns.part(0, *n)?, Wanted::Statistics);
+        let work = Work { stream, parameters: workspace.parameters.device(), columns, wanted };
+        seconds(stream, repeats, || kernels.start(work, self.layouts))
     }
 }

@@ -1,6 +1,6 @@
 //! The common part of E-steps that leave the exponents of a piece of the samples in memory, add up its sums slice by
 //! slice, and go on with the next piece: the memory in between, and the way of the sums to the host.
-use super::launch::{EStepKernels, Wanted};
+use super::launch::{EStepKernels, Read, Wanted, Work};
 use super::layouts::Layouts;
 use super::reduce_slices::ReduceSlices;
 use super::sums::Sums;
@@ -138,14 +138,8 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
         workspace.parameters.fill(self.kernels.len(), |to| self.kernels.write(layouts, to))
     }
 
-    fn start<'a>(
-        &'a self,
-        stream: &'a Stream,
-        _: &Layouts<'_>,
-        parameters: Numbers<'a, f32>,
-        columns: Columns<'a>,
-        wanted: Wanted,
-    ) -> Result<Running<'a, ()>> {
+    fn start<'a>(&'a self, work: Work<'a>, _: &Layouts<'_>) -> Result<Running<'a, ()>> {
+        let Work { stream, parameters, columns, wanted } = work;
         let Division { piece, granularity, slices, blocks, sums: count, others: (other_slices, other_count), .. } =
             self.division;
         let most_slices = piece.min(columns.n()).div_ceil(granularity);
@@ -185,13 +179,7 @@ impl<K: PieceKernels> EStepKernels for InPieces<K> {
         Ok(running.followed_by(stream.launch(self.reduce, reduce.grid(), reduce)?).borrowed())
     }
 
-    fn read(
-        &self,
-        running: Running<'_, ()>,
-        stream: &Stream,
-        n: usize,
-        read: &mut dyn FnMut(&[f64], f64),
-    ) -> Result<()> {
+    fn read(&self, running: Running<'_, ()>, stream: &Stream, n: usize, read: &mut Read<'_>) -> Result<()> {
         let (piece, count) = (self.division.piece, self.division.all_sums());
         let mut results = self.results.borrow_mut();
         let results = &mut results[..count + n.div_ceil(piece)];
@@ -256,3 +244,14 @@ impl<K, P: Copy, A> Clone for Launched<'_, K, P, A> {
 }
 
 impl<K, P: Copy, A> Copy for Launched<'_, K, P, A> {}
+
+/// Implements the launch of one of some kernels, as `launch!` does that of a [`Launched`]: from the kernels' type, that
+/// of the launch's place, the argument's type, the kernel's name, and the function that makes the argument.
+macro_rules! launch_piece {
+    ($kernels:ty, $piece:ty, $argument:ty, $($rest:tt)*) => {
+        $crate::device::launch::launch!(
+            $crate::estep::pieces::Launched<'_, $kernels, $piece, $argument>, $argument, $($rest)*
+        );
+    };
+}
+pub(super) use launch_piece;

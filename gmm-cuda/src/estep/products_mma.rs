@@ -3,14 +3,13 @@
 //! The kernels of `products_wgmma` have the same roles.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::products_shapes::{MOST_WARPS, Shapes, loses_digits, warpgroups};
 use super::products_wgmma::Warpgroups;
 use super::split::split_grid;
 use super::sums::Sums;
 use crate::device::gpu::{Gpu, Limits};
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate, copied};
 use crate::device::require;
 use crate::device::stream::Running;
@@ -193,7 +192,7 @@ impl PieceKernels for Warps {
     }
 }
 
-launch!(Launched<'_, Warps, (), SplitArgs>, SplitArgs, "split_coefficients", |launch, _grid, what| {
+launch_piece!(Warps, (), SplitArgs, "split_coefficients", |launch, _grid, what| {
     let Warps { shapes, halves, .. } = launch.kernels;
     let ([coefficients, ..], shape) = (shapes.sections(), shapes.exponents);
     let count = shape.rows() * shape.products();
@@ -204,7 +203,7 @@ launch!(Launched<'_, Warps, (), SplitArgs>, SplitArgs, "split_coefficients", |la
     })
 });
 
-launch!(Launched<'_, Warps, Piece<'_>, ExponentsArgs>, ExponentsArgs, "exponents", |launch, grid, what| {
+launch_piece!(Warps, Piece<'_>, ExponentsArgs, "exponents", |launch, grid, what| {
     let (Warps { shapes, weighted, pairs, halves, .. }, Piece { columns, exponents, output, .. }) =
         (launch.kernels, launch.piece);
     let ([_, constants, _], shape) = (shapes.sections(), shapes.exponents);
@@ -225,7 +224,7 @@ launch!(Launched<'_, Warps, Piece<'_>, ExponentsArgs>, ExponentsArgs, "exponents
 });
 
 // Columns and exponents extend to whole stages, since their strides are multiples of these.
-launch!(Launched<'_, Warps, Piece<'_>, WeighArgs>, WeighArgs, "weigh", |launch, grid, what| {
+launch_piece!(Warps, Piece<'_>, WeighArgs, "weigh", |launch, grid, what| {
     let (Warps { shapes, pairs, .. }, Piece { columns, exponents, slices, add, sums, .. }) =
         (launch.kernels, launch.piece);
     let ([.., weights], shape) = (shapes.sections(), shapes.weigh);

@@ -2,12 +2,11 @@
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid};
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::products_shapes::{Shapes, warpgroups};
 use super::sums::Sums;
 use crate::device::gpu::Gpu;
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::require;
 use crate::device::stream::Running;
@@ -129,82 +128,62 @@ impl PieceKernels for Warpgroups {
     }
 }
 
-launch!(
-    Launched<'_, Warpgroups, &'_ Part, CoefficientsArgs>,
-    CoefficientsArgs,
-    "warpgroup_coefficients",
-    |launch, _grid, what| {
-        let (Warpgroups { shapes, .. }, Part { number, shape, halves, .. }) = (launch.kernels, launch.piece);
-        let ([coefficients, ..], count) = (shapes.sections(), shape.rows() * shape.products());
-        let first = coefficients.start + number * count;
-        Ok(CoefficientsArgs {
-            shape: *shape,
-            coefficients: launch.parameters.part(first..first + count)?.read(count, what)?,
-            halves: Numbers::of(halves).write(shape.coefficients_len(), what)?,
-        })
-    }
-);
+launch_piece!(Warpgroups, &'_ Part, CoefficientsArgs, "warpgroup_coefficients", |launch, _grid, what| {
+    let (Warpgroups { shapes, .. }, Part { number, shape, halves, .. }) = (launch.kernels, launch.piece);
+    let ([coefficients, ..], count) = (shapes.sections(), shape.rows() * shape.products());
+    let first = coefficients.start + number * count;
+    Ok(CoefficientsArgs {
+        shape: *shape,
+        coefficients: launch.parameters.part(first..first + count)?.read(count, what)?,
+        halves: Numbers::of(halves).write(shape.coefficients_len(), what)?,
+    })
+});
 
-launch!(
-    Launched<'_, Warpgroups, (Piece<'_>, &'_ Part), ProductsArgs>,
-    ProductsArgs,
-    "warpgroup_products",
-    |launch, _grid, what| {
-        let (piece, Part { features, shape, operand, .. }) = (&launch.piece.0, launch.piece.1);
-        Ok(ProductsArgs {
-            shape: *shape,
-            columns: piece.columns.of_features(features.clone())?.argument(0),
-            products: operand.of_piece(piece)?.write(shape.products_len(piece.columns.n()), what)?,
-        })
-    }
-);
+launch_piece!(Warpgroups, (Piece<'_>, &'_ Part), ProductsArgs, "warpgroup_products", |launch, _grid, what| {
+    let (piece, Part { features, shape, operand, .. }) = (&launch.piece.0, launch.piece.1);
+    Ok(ProductsArgs {
+        shape: *shape,
+        columns: piece.columns.of_features(features.clone())?.argument(0),
+        products: operand.of_piece(piece)?.write(shape.products_len(piece.columns.n()), what)?,
+    })
+});
 
-launch!(
-    Launched<'_, Warpgroups, (Piece<'_>, &'_ Part), ExponentsArgs>,
-    ExponentsArgs,
-    "warpgroup_exponents",
-    |launch, grid, what| {
-        let (Warpgroups { parts, shapes, weighted, .. }, (piece, part)) = (launch.kernels, &launch.piece);
-        let Part { number, shape, operand, halves, .. } = part;
-        let (n, rows, [_, constants, _]) = (piece.columns.n(), shape.rows(), shapes.sections());
-        require(what, grid.threads == BLOCK && piece.columns.d() == shapes.exponents.d as usize)?;
-        grid.require_shared(what, shape.exponents_bytes())?;
-        Ok(ExponentsArgs {
-            shape: *shape,
-            columns: piece.columns.argument(u32::MAX),
-            products: operand.of_piece(piece)?.read(shape.products_len(n), what)?,
-            coefficients: Numbers::of(halves).read(shape.coefficients_len(), what)?,
-            constants: launch.parameters.part(constants)?.read(3 * rows, what)?,
-            later: (*number > 0).into(),
-            partial: (number + 1 < parts.len()).into(),
-            sample_weights: piece.columns.weights_if(*weighted),
-            exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
-            output: piece.output.argument(grid.blocks.0)?,
-        })
-    }
-);
+launch_piece!(Warpgroups, (Piece<'_>, &'_ Part), ExponentsArgs, "warpgroup_exponents", |launch, grid, what| {
+    let (Warpgroups { parts, shapes, weighted, .. }, (piece, part)) = (launch.kernels, &launch.piece);
+    let Part { number, shape, operand, halves, .. } = part;
+    let (n, rows, [_, constants, _]) = (piece.columns.n(), shape.rows(), shapes.sections());
+    require(what, grid.threads == BLOCK && piece.columns.d() == shapes.exponents.d as usize)?;
+    grid.require_shared(what, shape.exponents_bytes())?;
+    Ok(ExponentsArgs {
+        shape: *shape,
+        columns: piece.columns.argument(u32::MAX),
+        products: operand.of_piece(piece)?.read(shape.products_len(n), what)?,
+        coefficients: Numbers::of(halves).read(shape.coefficients_len(), what)?,
+        constants: launch.parameters.part(constants)?.read(3 * rows, what)?,
+        later: (*number > 0).into(),
+        partial: (number + 1 < parts.len()).into(),
+        sample_weights: piece.columns.weights_if(*weighted),
+        exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
+        output: piece.output.argument(grid.blocks.0)?,
+    })
+});
 
-launch!(
-    Launched<'_, Warpgroups, (Piece<'_>, &'_ Part), WeighArgs>,
-    WeighArgs,
-    "warpgroup_weigh",
-    |launch, grid, what| {
-        let (Warpgroups { shapes, .. }, (piece, part)) = (launch.kernels, &launch.piece);
-        let Part { number, shape, operand, .. } = part;
-        let (n, rows, [.., weights]) = (piece.columns.n(), shape.rows(), shapes.sections());
-        require(what, grid.threads == BLOCK && grid.blocks == (shape.groups() as u32, piece.slices as u32))?;
-        grid.require_shared(what, shape.weigh_bytes())?;
-        let (first, all) = (number * shape.sums(), piece.slices * shapes.sums());
-        Ok(WeighArgs {
-            shape: *shape,
-            n: n as u64,
-            products: operand.of_piece(piece)?.read(shape.products_len(n), what)?,
-            exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
-            weights: launch.parameters.part(weights)?.read(rows, what)?,
-            slices: piece.slices as u32,
-            add: piece.add.into(),
-            sums: piece.sums.part(first..all)?.write(all - first, what)?,
-            stride: shapes.sums() as u32,
-        })
-    }
-);
+launch_piece!(Warpgroups, (Piece<'_>, &'_ Part), WeighArgs, "warpgroup_weigh", |launch, grid, what| {
+    let (Warpgroups { shapes, .. }, (piece, part)) = (launch.kernels, &launch.piece);
+    let Part { number, shape, operand, .. } = part;
+    let (n, rows, [.., weights]) = (piece.columns.n(), shape.rows(), shapes.sections());
+    require(what, grid.threads == BLOCK && grid.blocks == (shape.groups() as u32, piece.slices as u32))?;
+    grid.require_shared(what, shape.weigh_bytes())?;
+    let (first, all) = (number * shape.sums(), piece.slices * shapes.sums());
+    Ok(WeighArgs {
+        shape: *shape,
+        n: n as u64,
+        products: operand.of_piece(piece)?.read(shape.products_len(n), what)?,
+        exponents: piece.exponents.argument(rows, n.next_multiple_of(SAMPLES))?,
+        weights: launch.parameters.part(weights)?.read(rows, what)?,
+        slices: piece.slices as u32,
+        add: piece.add.into(),
+        sums: piece.sums.part(first..all)?.write(all - first, what)?,
+        stride: shapes.sums() as u32,
+    })
+});

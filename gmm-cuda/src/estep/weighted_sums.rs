@@ -2,12 +2,11 @@
 //! adds up the samples weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::sums::Sums;
 use super::weighted_sums_layout::{pairs, parameters, shape};
 use crate::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, copied};
 use crate::device::require;
 use crate::device::stream::Running;
@@ -191,30 +190,25 @@ impl PieceKernels for WeightedSums {
 }
 
 // Columns and exponents extend to whole stages of samples, since their strides are multiples of these.
-launch!(
-    Launched<'_, WeightedSums, Piece<'_>, WeightedSumsArgs>,
-    WeightedSumsArgs,
-    "weighted_sums",
-    |launch, grid, what| {
-        let (WeightedSums { task, rows, shape, pairs, .. }, piece) = (launch.kernels, &launch.piece);
-        let PatchShape { d, tiles, patches, full, central, .. } = *shape;
-        let [_, weights, centres] = parameters(task, *rows);
-        let components = tiles as usize * weighted_sums::COMPONENTS;
-        let samples = piece.columns.n().next_multiple_of(weighted_sums::STAGE);
-        require(what, piece.columns.d() == d as usize && piece.columns.stride() >= samples)?;
-        require(what, grid.blocks == (shape.blocks(), piece.slices as u32))?;
-        grid.require_shared(what, shape.shared_bytes())?;
-        let centres = launch.parameters.part(centres)?;
-        Ok(WeightedSumsArgs {
-            shape: *shape,
-            columns: piece.columns.argument(u32::MAX),
-            exponents: piece.exponents.argument(components, samples)?,
-            weights: launch.parameters.part(weights)?.read(components, what)?,
-            centres: centres.read(if central { components * d as usize } else { 0 }, what)?,
-            pairs: Numbers::of(pairs).read(if full { 2 * patches as usize } else { 0 }, what)?,
-            slices: piece.slices as u32,
-            add: piece.add.into(),
-            sums: piece.sums.write(piece.slices * shape.sums(), what)?,
-        })
-    }
-);
+launch_piece!(WeightedSums, Piece<'_>, WeightedSumsArgs, "weighted_sums", |launch, grid, what| {
+    let (WeightedSums { task, rows, shape, pairs, .. }, piece) = (launch.kernels, &launch.piece);
+    let PatchShape { d, tiles, patches, full, central, .. } = *shape;
+    let [_, weights, centres] = parameters(task, *rows);
+    let components = tiles as usize * weighted_sums::COMPONENTS;
+    let samples = piece.columns.n().next_multiple_of(weighted_sums::STAGE);
+    require(what, piece.columns.d() == d as usize && piece.columns.stride() >= samples)?;
+    require(what, grid.blocks == (shape.blocks(), piece.slices as u32))?;
+    grid.require_shared(what, shape.shared_bytes())?;
+    let centres = launch.parameters.part(centres)?;
+    Ok(WeightedSumsArgs {
+        shape: *shape,
+        columns: piece.columns.argument(u32::MAX),
+        exponents: piece.exponents.argument(components, samples)?,
+        weights: launch.parameters.part(weights)?.read(components, what)?,
+        centres: centres.read(if central { components * d as usize } else { 0 }, what)?,
+        pairs: Numbers::of(pairs).read(if full { 2 * patches as usize } else { 0 }, what)?,
+        slices: piece.slices as u32,
+        add: piece.add.into(),
+        sums: piece.sums.write(piece.slices * shape.sums(), what)?,
+    })
+});

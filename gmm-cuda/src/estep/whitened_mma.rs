@@ -1,74 +1,23 @@
-//! `whitened_mma`, the E-step of matrices on the tensor cores: `whiten` writes the exponents of a piece, `outer` adds
-//! up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds up the slices.
+//! The kernels of `whitened_mma`, launched by [`whitened_wgmma`](super::whitened_wgmma): `whiten` writes the exponents of
+//! a piece, `outer` adds up products of features weighted by responsibilities, slice by slice, and `reduce_slices` adds
+//! up the slices.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
-use super::products_shapes::{MOST_WARPS, loses_digits};
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
 use super::split::split_grid;
 use super::sums::Sums;
 use super::whitened_shapes::WhitenedShapes;
-use crate::device::gpu::{Gpu, Limits};
+use crate::device::gpu::Gpu;
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::stream::Running;
 use crate::device::{mismatch, require};
-use crate::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, no_room};
-use crate::plan::task::{Multiplies, Operation, Shape, Task};
+use crate::plan::task::{Multiplies, Shape, Task};
 use gmm_core::error::Result;
 use gmm_core::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::whitened_mma::{OuterArgs, OuterShape, STAGE, SplitMatricesArgs, WhitenArgs, WhitenShape};
-use gmm_kernels::simt::WARP;
-
-/// `whitened_mma`: the E-step of matrices on the tensor cores, for many features. Its split is the warps of a block of
-/// `whiten` along the components, and its block that of `whiten`.
-pub static WHITENED_MMA: WhitenedMmaFamily = WhitenedMmaFamily;
-pub struct WhitenedMmaFamily;
-
-impl Family for WhitenedMmaFamily {
-    fn facts(&self) -> Facts {
-        let about = "the E-step of matrices by whitened features on the tensor cores";
-        let complete = Facts::complete("whitened_mma", about, &[Operation::EStep]);
-        Facts { unit: Unit::Mma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
-    }
-
-    fn sizes(&self) -> String {
-        "D as shared memory allows".into()
-    }
-
-    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
-        loses_digits(task, self.on_tensor_cores(task.full()))
-            .or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))
-    }
-
-    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {
-        // For `whiten`: three blocks, or three warps for each of four schedulers.
-        let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
-        let fits = |shape: &Shape| {
-            shape.split as usize <= task.k && self.shared_bytes(task, *shape) <= limits.shared_per_block
-        };
-        all.map(|(split, block)| Shape::new(split, block, 1)).into_iter().filter(fits).collect()
-    }
-
-    fn is_launchable(&self, shape: Shape) -> bool {
-        let warps = shape.block / WARP;
-        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two() && warps <= MOST_WARPS
-    }
-
-    fn shared_bytes(&self, task: &Task, shape: Shape) -> usize {
-        WhitenedShapes::of_warps(task, shape).map_or(usize::MAX, |shapes| shapes.shared_bytes())
-    }
-
-    fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
-        Some(Multiplies::Features)
-    }
-
-    fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
-        WhitenedMma::boxed(gpu, variant.shape, task)
-    }
-}
 
 /// Most bytes of the exponents of a piece, unless a piece that keeps the device busy has more.
 const EXPONENT_BYTES: usize = 512 << 20;
@@ -79,7 +28,7 @@ const WHITEN_REGISTERS: u32 = 168;
 const OUTER_REGISTERS: u32 = 128;
 
 #[derive(Debug)]
-struct WhitenedMma {
+pub(super) struct WhitenedMma {
     split: Kernel<SplitMatricesArgs>,
     whiten: Kernel<WhitenArgs>,
     outer: Kernel<OuterArgs>,
@@ -95,7 +44,7 @@ struct WhitenedMma {
 
 impl WhitenedMma {
     /// Prepares the kernels for up to `task.n` samples at once. The device's context is current.
-    fn boxed(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Box<dyn EStepKernels>> {
+    pub fn boxed(gpu: &Gpu, shape: Shape, task: &Task) -> Result<Box<dyn EStepKernels>> {
         let Some(shapes @ WhitenedShapes::Warps { whiten, outer }) = WhitenedShapes::of_warps(task, shape) else {
             return Err(mismatch("an E-step with matrices", vec![], vec![task.k, task.d]));
         };
@@ -158,22 +107,17 @@ impl PieceKernels for WhitenedMma {
     }
 }
 
-launch!(
-    Launched<'_, WhitenedMma, (), SplitMatricesArgs>,
-    SplitMatricesArgs,
-    "split_matrices",
-    |launch, _grid, what| {
-        let WhitenedMma { shapes, whiten_shape: shape, fragments, .. } = launch.kernels;
-        let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
-        Ok(SplitMatricesArgs {
-            shape: *shape,
-            matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
-            fragments: Numbers::of(fragments).write(k * shape.fragments(), what)?,
-        })
-    }
-);
+launch_piece!(WhitenedMma, (), SplitMatricesArgs, "split_matrices", |launch, _grid, what| {
+    let WhitenedMma { shapes, whiten_shape: shape, fragments, .. } = launch.kernels;
+    let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
+    Ok(SplitMatricesArgs {
+        shape: *shape,
+        matrices: launch.parameters.part(matrices)?.read(k * (d * (d + 1) / 2), what)?,
+        fragments: Numbers::of(fragments).write(k * shape.fragments(), what)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", |launch, grid, what| {
+launch_piece!(WhitenedMma, Piece<'_>, WhitenArgs, "whiten", |launch, grid, what| {
     let (WhitenedMma { shapes, whiten_shape: shape, fragments, halves, weighted, .. }, piece) =
         (launch.kernels, &launch.piece);
     let (columns, (k, d), [_, shifts, constants, _]) = (piece.columns, shapes.dim(), shapes.sections());
@@ -193,7 +137,7 @@ launch!(Launched<'_, WhitenedMma, Piece<'_>, WhitenArgs>, WhitenArgs, "whiten", 
 });
 
 // Features and exponents extend to whole stages, because their stride, at least N, is a multiple of these.
-launch!(Launched<'_, WhitenedMma, Piece<'_>, OuterArgs>, OuterArgs, "outer", |launch, grid, what| {
+launch_piece!(WhitenedMma, Piece<'_>, OuterArgs, "outer", |launch, grid, what| {
     let (WhitenedMma { shapes, outer_shape: shape, halves, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, stride, [.., weights]) = (piece.columns.n(), piece.exponents.stride, shapes.sections());
     let samples = n.next_multiple_of(STAGE);

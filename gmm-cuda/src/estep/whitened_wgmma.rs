@@ -1,20 +1,21 @@
-//! `whitened_wgmma`, the E-step of matrices on a device whose warpgroups multiply: `warpgroup_whiten` writes the
-//! exponents of a piece of the samples, `warpgroup_normalise` their log-sum-exps, `warpgroup_respond` responsibilities
-//! and their sums, and `warpgroup_outer` adds up products of features, slice by slice.
+//! The E-step of matrices on the tensor cores, by warps (`whitened_mma`) or, on a device whose warpgroups multiply, by
+//! these (`whitened_wgmma`): `warpgroup_whiten` writes the exponents of a piece of the samples, `warpgroup_normalise`
+//! their log-sum-exps, `warpgroup_respond` responsibilities and their sums, and `warpgroup_outer` adds up products of
+//! features, slice by slice.
 use super::launch::{EStepKernels, Wanted};
 use super::layouts::Layouts;
 use super::operand::{Operand, Tile, forming_grid, most_forming_blocks};
-use super::pieces::{Division, InPieces, Launched, Launcher, Piece, PieceKernels};
-use super::products_shapes::loses_digits;
+use super::pieces::{Division, InPieces, Launcher, Piece, PieceKernels, launch_piece};
+use super::products_shapes::{MOST_WARPS, loses_digits};
 use super::sums::Sums;
+use super::whitened_mma::WhitenedMma;
 use super::whitened_shapes::WhitenedShapes;
 use crate::device::gpu::{Gpu, Limits, REGISTERS};
 use crate::device::kernel::{Grid, Kernel};
-use crate::device::launch::launch;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::stream::Running;
 use crate::device::{mismatch, require};
-use crate::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, at_most};
+use crate::plan::family::{CovarianceShapes, Facts, Family, Unit, Variant, at_most, no_room};
 use crate::plan::task::{Multiplies, Operation, Shape as LaunchShape, Task};
 use gmm_core::error::Result;
 use gmm_core::statistics::Statistics;
@@ -25,38 +26,68 @@ use gmm_kernels::estep::whitened_wgmma::{
     SAMPLES, Shape, TILE, TrianglesArgs, WHITEN_BLOCKS, WhitenArgs,
 };
 use gmm_kernels::reduce::FINISH_SHARED_BYTES;
-use gmm_kernels::simt::WARPGROUP;
+use gmm_kernels::simt::{WARP, WARPGROUP};
 
-/// `whitened_wgmma`: the E-step of matrices with the products of warpgroups. Its block is that of `warpgroup_whiten`.
-pub static WHITENED_WGMMA: WhitenedWgmmaFamily = WhitenedWgmmaFamily;
-pub struct WhitenedWgmmaFamily;
+/// `whitened_mma`: the E-step of matrices on the tensor cores, for many features. Its split is the warps of a block of
+/// `whiten` along the components, and its block that of `whiten`.
+pub static WHITENED_MMA: WhitenedFamily = WhitenedFamily { unit: Unit::Mma };
+/// `whitened_wgmma`: the same with the products of warpgroups. Its block is that of `warpgroup_whiten`.
+pub static WHITENED_WGMMA: WhitenedFamily = WhitenedFamily { unit: Unit::Wgmma };
+pub struct WhitenedFamily {
+    unit: Unit,
+}
 
-impl Family for WhitenedWgmmaFamily {
+impl Family for WhitenedFamily {
     fn facts(&self) -> Facts {
-        let about = "the E-step and long totals of matrices by whitened features on the tensor cores";
-        let complete = Facts::complete("whitened_wgmma", about, &[Operation::EStep]);
-        Facts { unit: Unit::Wgmma, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
+        let (name, about) = match self.unit {
+            Unit::Wgmma => {
+                ("whitened_wgmma", "the E-step and long totals of matrices by whitened features on the tensor cores")
+            }
+            _ => ("whitened_mma", "the E-step of matrices by whitened features on the tensor cores"),
+        };
+        let complete = Facts::complete(name, about, &[Operation::EStep]);
+        Facts { unit: self.unit, covariances: CovarianceShapes::Matrices, large_memory: true, ..complete }
     }
 
     fn sizes(&self) -> String {
-        format!("D ≤ {MAX_FEATURES}")
+        if self.unit == Unit::Wgmma { format!("D ≤ {MAX_FEATURES}") } else { "D as shared memory allows".into() }
     }
 
-    fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
-        at_most("features", MAX_FEATURES, task.d).or_else(|| loses_digits(task, self.on_tensor_cores(task.full())))
+    fn limit(&self, task: &Task, limits: &Limits) -> Option<String> {
+        let loses_digits = || loses_digits(task, self.on_tensor_cores(task.full()));
+        if self.unit == Unit::Wgmma {
+            return at_most("features", MAX_FEATURES, task.d).or_else(loses_digits);
+        }
+        loses_digits().or_else(|| no_room(task, |task| !self.shapes(task, limits).is_empty()))
     }
 
-    fn shapes(&self, task: &Task, _: &Limits) -> Vec<LaunchShape> {
-        let [three, four] = WHITEN_BLOCKS;
-        vec![LaunchShape::new(1, if task.d <= 64 { four } else { three }, 1)]
+    fn shapes(&self, task: &Task, limits: &Limits) -> Vec<LaunchShape> {
+        if self.unit == Unit::Wgmma {
+            let [three, four] = WHITEN_BLOCKS;
+            return vec![LaunchShape::new(1, if task.d <= 64 { four } else { three }, 1)];
+        }
+        // For `whiten`: three blocks, or three warps for each of four schedulers.
+        let all = [(2, 128), (4, 128), (1, 128), (3, 384), (6, 384), (2, 64), (1, 32)];
+        let fits = |shape: &LaunchShape| {
+            shape.split as usize <= task.k && self.shared_bytes(task, *shape) <= limits.shared_per_block
+        };
+        all.map(|(split, block)| LaunchShape::new(split, block, 1)).into_iter().filter(fits).collect()
     }
 
     fn is_launchable(&self, shape: LaunchShape) -> bool {
-        shape.split == 1 && WHITEN_BLOCKS.contains(&shape.block)
+        if self.unit == Unit::Wgmma {
+            return shape.split == 1 && WHITEN_BLOCKS.contains(&shape.block);
+        }
+        let warps = shape.block / WARP;
+        warps.is_multiple_of(shape.split) && (warps / shape.split).is_power_of_two() && warps <= MOST_WARPS
     }
 
-    fn shared_bytes(&self, task: &Task, _: LaunchShape) -> usize {
-        WhitenedShapes::of_warpgroups(task).map_or(usize::MAX, |shapes| shapes.shared_bytes())
+    fn shared_bytes(&self, task: &Task, shape: LaunchShape) -> usize {
+        let shapes = match self.unit {
+            Unit::Wgmma => WhitenedShapes::of_warpgroups(task),
+            _ => WhitenedShapes::of_warps(task, shape),
+        };
+        shapes.map_or(usize::MAX, |shapes| shapes.shared_bytes())
     }
 
     fn on_tensor_cores(&self, _full: bool) -> Option<Multiplies> {
@@ -64,7 +95,11 @@ impl Family for WhitenedWgmmaFamily {
     }
 
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, same: bool) -> Result<Box<dyn EStepKernels>> {
-        WhitenedWgmma::boxed(gpu, variant, task, same)
+        if self.unit == Unit::Wgmma {
+            WhitenedWgmma::boxed(gpu, variant, task, same)
+        } else {
+            WhitenedMma::boxed(gpu, variant.shape, task)
+        }
     }
 }
 
@@ -179,7 +214,7 @@ impl PieceKernels for WhitenedWgmma {
     }
 }
 
-launch!(Launched<'_, WhitenedWgmma, (), TrianglesArgs>, TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
+launch_piece!(WhitenedWgmma, (), TrianglesArgs, "warpgroup_triangles", |launch, _grid, what| {
     let WhitenedWgmma { shape, shapes, triangles, .. } = launch.kernels;
     let ((k, d), [matrices, ..]) = (shapes.dim(), shapes.sections());
     Ok(TrianglesArgs {
@@ -189,22 +224,17 @@ launch!(Launched<'_, WhitenedWgmma, (), TrianglesArgs>, TrianglesArgs, "warpgrou
     })
 });
 
-launch!(
-    Launched<'_, WhitenedWgmma, Piece<'_>, FeaturesArgs>,
-    FeaturesArgs,
-    "warpgroup_features",
-    |launch, _grid, what| {
-        let (WhitenedWgmma { shape, features, .. }, piece) = (launch.kernels, &launch.piece);
-        require(what, piece.columns.d() == shape.d as usize)?;
-        Ok(FeaturesArgs {
-            shape: *shape,
-            columns: piece.columns.argument(0),
-            features: features.of_piece(piece)?.write(shape.features_len(piece.columns.n()), what)?,
-        })
-    }
-);
+launch_piece!(WhitenedWgmma, Piece<'_>, FeaturesArgs, "warpgroup_features", |launch, _grid, what| {
+    let (WhitenedWgmma { shape, features, .. }, piece) = (launch.kernels, &launch.piece);
+    require(what, piece.columns.d() == shape.d as usize)?;
+    Ok(FeaturesArgs {
+        shape: *shape,
+        columns: piece.columns.argument(0),
+        features: features.of_piece(piece)?.write(shape.features_len(piece.columns.n()), what)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, WhitenArgs>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, WhitenArgs, "warpgroup_whiten", |launch, grid, what| {
     let (WhitenedWgmma { shape, shapes, features, triangles, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, (k, _), [_, shifts, constants, _]) = (piece.columns.n(), shapes.dim(), shapes.sections());
     require(what, WHITEN_BLOCKS.contains(&grid.threads) && grid.blocks.1 as usize >= shape.groups())?;
@@ -221,26 +251,21 @@ launch!(Launched<'_, WhitenedWgmma, Piece<'_>, WhitenArgs>, WhitenArgs, "warpgro
     })
 });
 
-launch!(
-    Launched<'_, WhitenedWgmma, Piece<'_>, NormaliseArgs>,
-    NormaliseArgs,
-    "warpgroup_normalise",
-    |launch, grid, what| {
-        let (WhitenedWgmma { shape, shapes, weighted, .. }, piece) = (launch.kernels, &launch.piece);
-        let (columns, [.., weights]) = (piece.columns, shapes.sections());
-        grid.require_shared(what, FINISH_SHARED_BYTES)?;
-        Ok(NormaliseArgs {
-            shape: *shape,
-            columns: columns.argument(0),
-            weights: launch.parameters.part(weights)?.read(shape.k as usize, what)?,
-            sample_weights: columns.weights_if(*weighted),
-            exponents: piece.exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
-            output: piece.output.argument(grid.blocks.0)?,
-        })
-    }
-);
+launch_piece!(WhitenedWgmma, Piece<'_>, NormaliseArgs, "warpgroup_normalise", |launch, grid, what| {
+    let (WhitenedWgmma { shape, shapes, weighted, .. }, piece) = (launch.kernels, &launch.piece);
+    let (columns, [.., weights]) = (piece.columns, shapes.sections());
+    grid.require_shared(what, FINISH_SHARED_BYTES)?;
+    Ok(NormaliseArgs {
+        shape: *shape,
+        columns: columns.argument(0),
+        weights: launch.parameters.part(weights)?.read(shape.k as usize, what)?,
+        sample_weights: columns.weights_if(*weighted),
+        exponents: piece.exponents.argument(shape.rows(), columns.n().next_multiple_of(TILE))?,
+        output: piece.output.argument(grid.blocks.0)?,
+    })
+});
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, RespondArgs>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, RespondArgs, "warpgroup_respond", |launch, grid, what| {
     let (WhitenedWgmma { shape, shapes, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, (slices, sums), [.., weights]) = (piece.columns.n(), piece.others, shapes.sections());
     require(what, piece.exponents.stride.is_multiple_of(TILE))?;
@@ -259,7 +284,7 @@ launch!(Launched<'_, WhitenedWgmma, Piece<'_>, RespondArgs>, RespondArgs, "warpg
     })
 });
 
-launch!(Launched<'_, WhitenedWgmma, Piece<'_>, OuterArgs>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
+launch_piece!(WhitenedWgmma, Piece<'_>, OuterArgs, "warpgroup_outer", |launch, grid, what| {
     let (WhitenedWgmma { shape, features, responsibilities, .. }, piece) = (launch.kernels, &launch.piece);
     let (n, slices) = (piece.columns.n(), piece.slices);
     require(what, grid.threads == OUTER_BLOCK && grid.blocks == (shape.outer_blocks(), slices as u32))?;

@@ -11,8 +11,8 @@ pub const H200: Limits = Limits {
     warpgroups: true,
 };
 
-/// The task from which the others differ.
-const TASK: Task = Task {
+/// The task from which those of tests differ.
+pub const TASK: Task = Task {
     operation: Operation::EStep,
     n: 1_000_000,
     k: 8,

@@ -12,7 +12,6 @@ use super::device::place::Element;
 use super::device::samples::{Chunk, Columns, DeviceSamples};
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
-use super::likelihood::{ReduceSets, Totals};
 use super::missing::add_offsets;
 use super::plan::family::{Facts, Family, Variant};
 use super::plan::task::{Operation, Shape as LaunchShape, Task};
@@ -23,6 +22,7 @@ use gmm_core::backends::device_parameters::DeviceParameters;
 use gmm_core::contract::evaluator::{
     far_rows, labels_from_afar, responsibilities, responsibilities_from_afar, unreachable_sample,
 };
+use gmm_core::data::frame::Frame;
 use gmm_core::error::Result;
 use gmm_core::model::mixture::Mixture;
 use gmm_core::precision::Precision;
@@ -34,7 +34,7 @@ use gmm_kernels::general::density;
 use launches::{Accumulate, BLOCK, Density, Products};
 use layout::GeneralLayout;
 use ndarray::{Array1, Array2};
-use results::{Goal, Piece, Results, Shape};
+use results::{Goal, Piece, Results, Shape, add_slices};
 use std::f64::consts::LN_2;
 
 /// The most qₖ, and features' values, of a piece, unless the device would idle: more than the L2 cache holds, because
@@ -117,8 +117,15 @@ impl<'a, T: Element> Ready<'a, T> {
         let centres = layout::means(mixture, &parameters, data.frame());
         Ok(Self { gpu: data.gpu(), mixture, parameters, layout, centres })
     }
+
+    /// Takes the second moments around other centres, where these sums do not cancel.
+    fn move_centres(&mut self, sums: &CentredSums, frame: &Frame) {
+        let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
+        self.centres = sums.new_centres().indexed_iter().map(centre).collect();
+    }
 }
 
+/// The memory of evaluations. Where a `source` is asked for, it has the samples of `data`, as given.
 #[derive(Debug)]
 pub struct General<T: Plain> {
     parameters: Upload<T>,
@@ -151,7 +158,6 @@ impl<T: Element> General<T> {
         self.pass(data, &ready, Goal::Total)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn score_samples(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -166,7 +172,6 @@ impl<T: Element> General<T> {
         Ok(add_offsets(source, parameters.gaps.as_ref(), scores))
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn predict(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -182,7 +187,6 @@ impl<T: Element> General<T> {
         Ok(labels)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn predict_proba(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -196,7 +200,6 @@ impl<T: Element> General<T> {
         Ok(r)
     }
 
-    /// `source`: the samples of `data`, as given.
     pub fn statistics(
         &mut self,
         data: &mut DeviceSamples<T>,
@@ -210,9 +213,7 @@ impl<T: Element> General<T> {
             return Err(unreachable_sample(&scores, source.weights()));
         }
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
-            let frame = data.frame();
-            let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
-            ready.centres = sums.new_centres().indexed_iter().map(centre).collect();
+            ready.move_centres(&sums, data.frame());
             sums = self.sums(data, &ready)?;
         }
         Statistics::from_centred_sums(sums)
@@ -256,13 +257,8 @@ impl<T: Element> General<T> {
         let stream = &pass.stream;
         if let Goal::Sums(values) = goal {
             let GeneralLayout { k, d, full, .. } = ready.layout;
-            let count = accumulate::values(k, d, full);
-            let totals = Totals::Device(Numbers::of(&this.sums));
-            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.slices, totals };
-            let reduce = ready.gpu.kernel(&entries::reduce_sets(), None)?;
-            stream.launch(reduce, launch.grid(count), launch)?.wait()?;
-            values.resize(count, 0.0);
-            stream.read(&this.sums, values)?;
+            values.resize(accumulate::values(k, d, full), 0.0);
+            add_slices(ready.gpu, stream, &this.partials, shape.slices, &this.sums, values)?;
         }
         let total = this.results.total(ready.gpu, stream, &pass.workspace.totals, shape)?;
         // −∞ if a sample is infinitely far from every component.

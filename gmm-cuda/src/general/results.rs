@@ -44,6 +44,22 @@ pub struct Piece<'a, T: Plain> {
     pub done: usize,
 }
 
+/// Adds up the slices' partial sums, (count, slices), to `sums` on the device, and then to `values`.
+pub fn add_slices(
+    gpu: &Gpu,
+    stream: &Stream,
+    partials: &DeviceBuffer<f64>,
+    slices: usize,
+    sums: &DeviceBuffer<f64>,
+    values: &mut [f64],
+) -> Result<()> {
+    let totals = Totals::Device(Numbers::of(sums));
+    let launch = ReduceSets { partials: Numbers::of(partials), count: slices, totals };
+    let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
+    stream.launch(reduce, launch.grid(values.len()), launch)?.wait()?;
+    stream.read(sums, values)
+}
+
 /// The memory of the results on the device.
 #[derive(Debug)]
 pub struct Results {

@@ -1,4 +1,5 @@
 //! Sizes of the parameters of `batch_mma`, and the input of `batch_parameters`. Nothing here calls CUDA.
+use crate::device::memory;
 use gmm_core::data::frame::Frame;
 use gmm_core::model::covariances::Covariances;
 use gmm_core::model::linalg::row_major;
@@ -38,16 +39,11 @@ pub(crate) fn bundles_of(sets: usize) -> usize {
 /// Returns the ranges of the coefficients, the weights and the reference among the parameters of this many sets.
 pub(crate) fn sections(k: usize, d: usize, sets: usize) -> [Range<usize>; 3] {
     let octets = octets_of(k);
-    let mut start = 0;
-    [
+    memory::sections([
         bundles_of(sets) * octets * steps(d) * STEP_SIZE,
         bundles_of(sets) * weights_size(octets),
         octets * COMPONENTS * reference_row(d),
-    ]
-    .map(|length| {
-        start += length;
-        start - length..start
-    })
+    ])
 }
 
 /// Returns the numbers of the frame, the reference, and this many sets.

@@ -93,15 +93,8 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::tests::H200;
     use gmm_core::contract::metropolis::MetropolisPrior;
-
-    const H200: Limits = Limits {
-        multiprocessors: 132,
-        l2: 60 << 20,
-        shared_per_block: 227 << 10,
-        shared_per_multiprocessor: 228 << 10,
-        warpgroups: true,
-    };
 
     fn target(k: usize, d: usize) -> MetropolisTarget {
         let prior = MetropolisPrior {

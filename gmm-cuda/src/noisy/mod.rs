@@ -4,7 +4,7 @@ pub(super) mod launches;
 mod store;
 
 use super::device::layout::STRIDE;
-use super::device::memory::{Numbers, allocate, enlarge, zeroed};
+use super::device::memory::{Numbers, allocate, enlarge, enlarge_with_zeros};
 use super::device::slots::Slots;
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
@@ -12,8 +12,7 @@ use super::engine::Engine;
 use super::general::launches::slices_in_waves;
 use super::general::layout::GeneralLayout;
 use super::general::posterior_blocks;
-use super::general::results::{self, Goal, Piece, Results};
-use super::likelihood::{ReduceSets, Totals};
+use super::general::results::{self, Goal, Piece, Results, add_slices};
 use super::options::CudaOptions;
 use gmm_core::backends::cpu::CpuEvaluator;
 use gmm_core::contract::evaluator::{
@@ -103,13 +102,8 @@ impl<'a> OwnNoise<'a> {
         this.start(shape, &mut goal)?.wait()?;
         let gpu = this.store.gpu;
         if let Goal::Sums(values) = goal {
-            let count = shape.layout.k * noisy::sums(shape.layout.d);
-            let totals = Totals::Device(Numbers::of(&this.sums));
-            let launch = ReduceSets { partials: Numbers::of(&this.partials), count: shape.of_piece.slices, totals };
-            let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
-            this.stream.launch(reduce, launch.grid(count), launch)?.wait()?;
-            values.resize(count, 0.0);
-            this.stream.read(&this.sums, values)?;
+            values.resize(shape.layout.k * noisy::sums(shape.layout.d), 0.0);
+            add_slices(gpu, &this.stream, &this.partials, shape.of_piece.slices, &this.sums, values)?;
         }
         let total = this.results.total(gpu, &this.stream, &this.total, shape.of_piece)?;
         Ok(LN_2 * total * this.weight_scale())
@@ -146,9 +140,7 @@ impl<'a> OwnNoise<'a> {
         }
         let of_piece = results::Shape { piece, posterior_blocks: posterior_blocks(piece, k, multiprocessors), slices };
         self.results.prepare(of_piece, goal)?;
-        if self.q.len() < k * piece {
-            self.q = zeroed(k * piece)?;
-        }
+        enlarge_with_zeros(&mut self.q, k * piece)?;
         let layout = GeneralLayout::of_triangles(k, d);
         self.parameters.fill(layout.len(), |to| write(mixture, &layout, to))?;
         self.parameters.send(&self.stream)?.wait()?;

@@ -75,7 +75,7 @@ pub struct Facts {
     pub linear: bool,
     /// Whether it evaluates parameter sets by their differences from a reference.
     pub compares_sets: bool,
-    /// Whether it sums Σₖ wₖ·2^qₖ without taking out the maximum, so that the bias of the device's 2^x enters every
+    /// Whether it sums some Σₖ wₖ·2^qₖ without taking out the maximum, so that the bias of the device's 2^x enters every
     /// sample's likelihood. (With the maximum taken out, the largest term is 2⁰, which is exact.)
     pub exp2_bias: bool,
     /// Whether memory rather than arithmetic bounds its time, so that it must be timed with all samples.

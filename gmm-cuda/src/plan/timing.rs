@@ -173,7 +173,8 @@ fn write(path: &Path, key: String, value: String) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::task::{Covariance, Digits, Operation};
+    use crate::families::tests::TASK;
+    use crate::plan::task::Operation;
 
     #[test]
     fn the_file_is_replaced_as_a_whole_and_damage_is_ignored() {
@@ -193,17 +194,7 @@ mod tests {
 
     #[test]
     fn the_key_tells_tasks_and_candidates_apart() {
-        let task = Task {
-            operation: Operation::Total,
-            n: 1_000_000,
-            k: 8,
-            d: 13,
-            covariance: Covariance::Diagonal,
-            central: false,
-            digits: Digits::Neither,
-            weighted: false,
-            gaps: false,
-        };
+        let task = Task { operation: Operation::Total, ..TASK };
         let (a, b): (Variant, Variant) = ("small_k:128x4:0".parse().unwrap(), "small_k:128x3:0".parse().unwrap());
         let first = key("NVIDIA H200", &task, None, &[a, b]);
         assert_eq!(first, key("NVIDIA H200", &Task { n: 9_999_999, ..task }, None, &[a, b]), "one size class");

@@ -31,8 +31,7 @@ impl<const C: usize> Group<C> {
     /// Safety: it exists, and no thread writes there during the launch.
     #[inline(always)]
     pub unsafe fn load(self, from: *const f64) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe { f64::load(from.wrapping_add(self.lane as usize)) }
+        f64::load(from.wrapping_add(self.lane as usize))
     }
 
     /// The lane's column of the transitions, or of the transposed ones.
@@ -53,7 +52,7 @@ impl<const C: usize> Group<C> {
     pub unsafe fn show(self, turn: usize, v: f64) -> Shared<f64> {
         let slots = self.slots.offset(turn * C);
         // SAFETY: a place for each lane. What stood there was read before the latest `warp_sync`.
-        unsafe { slots.set(self.lane as usize, v) };
+        slots.set(self.lane as usize, v);
         warp_sync();
         slots
     }
@@ -71,8 +70,7 @@ impl<const C: usize> Group<C> {
 pub(super) unsafe fn times<const C: usize>(numbers: Shared<f64>, column: &[f64; C]) -> (f64, u32) {
     let (mut products, mut largest) = ([0.0; 4], 0);
     counted!(for i in (0..C).step_by(2) {
-        // SAFETY: the caller guarantees it.
-        let pair = unsafe { numbers.get_pair(i) };
+        let pair = numbers.get_pair(i);
         counted!(for l in 0..2 {
             products[(i + l) % 4] = fma64(pair[l], column[i + l], products[(i + l) % 4]);
             largest = larger((pair[l].to_bits() >> 32) as u32, largest);
@@ -118,8 +116,7 @@ impl Chunk {
         if exists {
             let from = args.chunks.wrapping_add(number as usize * CHUNK);
             counted!(for i in 0..CHUNK {
-                // SAFETY: the caller guarantees it.
-                numbers[i] = unsafe { load_u32(from.wrapping_add(i)) };
+                numbers[i] = load_u32(from.wrapping_add(i));
             });
         }
         let [first, end, sequence, sequence_end] = numbers;
@@ -162,7 +159,7 @@ impl Walk {
         counted!(for r in 0..AHEAD {
             if n + (r as u32) < self.rows && state < args.k {
                 // SAFETY: row and component exist.
-                q[r] = unsafe { load(place(args, state, self.row(n + r as u32))) };
+                q[r] = load(place(args, state, self.row(n + r as u32)));
             }
         });
         q

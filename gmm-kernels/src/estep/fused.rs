@@ -118,5 +118,3 @@ pub fn shared_bytes(d: usize, full: bool, capacity: usize, block_dim: u32) -> us
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 pub(crate) mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;

@@ -79,6 +79,4 @@ pub const fn shared_bytes(features: usize, capacity: usize, block_dim: u32) -> u
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -48,6 +48,4 @@ pub fn shared_bytes(d: usize, capacity: usize) -> usize {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -312,6 +312,4 @@ pub struct WeighArgs {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

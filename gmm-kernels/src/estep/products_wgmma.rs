@@ -2,11 +2,9 @@
 //! components with diagonal covariances on the tensor cores of compute capability 9.0, where four warps multiply
 //! together.
 //!
-//! The arithmetic is as in [`products_mma`](super::products_mma): exponents are coefficients times products of
-//! features, statistics are responsibilities times products; coefficients and products are split into two float16
-//! numbers each, responsibilities are rounded. But products are formed once, by `warpgroup_products`, which leaves them
-//! in memory as operands of both other kernels. A block's last warp starts bulk copies of them into shared memory while
-//! the tensor cores work.
+//! The arithmetic is as in [`products_mma`](super::products_mma). But products are formed once, by
+//! `warpgroup_products`, which leaves them in memory as operands of both other kernels. A block's last warp starts bulk
+//! copies of them into shared memory while the tensor cores work.
 //!
 //! The tensor cores truncate their sums, so these are short: exponents of [`STEP`] products, added up in float32 by
 //! rounded additions; statistics of [`FLUSH`]·[`STAGE`] samples, added up in shared memory in float32, and in memory in
@@ -257,6 +255,4 @@ pub struct WeighArgs {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -6,11 +6,8 @@
 //! operand is a tile of features times responsibilities, formed in registers from the tile as it was read, the second
 //! is features. Only tiles on and below the diagonal are computed.
 //!
-//! As in `products_mma`, numbers are split into two of float16 (`simt::split_halves`), and the smallest of the four
-//! partial products is left out. Responsibilities are rounded to float16: means and covariances are ratios of sums of
-//! the same rounded responsibilities, and counts are summed before the rounding. The tensor cores truncate their sums,
-//! so these are short: 16 products or samples. They are added up in float32 by rounded additions, and sums of at most
-//! [`FLUSH`]·[`STAGE`] samples in float64.
+//! As in `products_mma`, numbers are split into two of float16, responsibilities are rounded, and the sums of the
+//! tensor cores are short: 16 products or samples, and [`FLUSH`]·[`STAGE`] samples before they are added in float64.
 //!
 //! * Launch of `whiten`: one-dimensional grid; [`WhitenShape::block`] threads, [`WhitenShape::shared_bytes`]. Launch of
 //!   `outer`: grid ([`OuterShape::blocks`], slices of the samples), [`OuterShape::block`],
@@ -305,6 +302,4 @@ pub struct OuterArgs {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -2,10 +2,8 @@
 //! `warpgroup_outer_d…`: the E-step of mixtures with matrices on the tensor cores of compute capability 9.0, where four
 //! warps multiply together.
 //!
-//! The arithmetic is as in [`whitened_mma`](super::whitened_mma): exponents from triangles times features, t = A·x + b,
-//! and statistics from features times responsibilities, times features. Of the products of two float16 parts each the
-//! smallest is left out, and responsibilities are rounded. But features are split once, by `warpgroup_features`, and
-//! samples are the rows of the first product: there a triangle is the second operand, each *band* of whose rows is
+//! The arithmetic is as in [`whitened_mma`](super::whitened_mma). But features are split once, by `warpgroup_features`,
+//! and samples are the rows of the first product: there a triangle is the second operand, each *band* of whose rows is
 //! multiplied by the features that it needs.
 //!
 //! * `warpgroup_whiten_d…` keeps some triangles in shared memory throughout, and a warpgroup's features in registers.
@@ -413,6 +411,4 @@ pub struct OuterArgs {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

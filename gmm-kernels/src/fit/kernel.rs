@@ -145,8 +145,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         let mut from = self.args.x.wrapping_add(self.word(word::X) as usize + i);
         counted!(for j in 0..FEATURES {
             if j < d {
-                // SAFETY: the caller guarantees it.
-                x[j] = unsafe { f64::load(from) };
+                x[j] = f64::load(from);
                 from = from.wrapping_add(stride);
             }
         });
@@ -160,8 +159,7 @@ impl<const FULL: bool, const FEATURES: usize> Block<'_, FULL, FEATURES> {
         if self.args.sample_weights.is_null() {
             return 1.0;
         }
-        // SAFETY: the caller guarantees it.
-        unsafe { f64::load(self.args.sample_weights.wrapping_add(self.word(word::WEIGHTS) as usize + i)) }
+        f64::load(self.args.sample_weights.wrapping_add(self.word(word::WEIGHTS) as usize + i))
     }
 
     /// The place of sample `i`'s distance to its nearest centre.
@@ -179,40 +177,38 @@ unsafe fn body<const FULL: bool, const FEATURES: usize>(args: &FitArgs) {
     let n = block.n();
     // SAFETY: the layout has a place for each number. Between a thread's write to shared memory and another's read, and
     // between that and the next write, is a barrier.
-    unsafe {
-        counted!(for v in (thread_idx() as usize..block.layout().seeds).step_by(block_dim() as usize) {
-            block.place(v).set(0, 0.0);
-        });
-        let distinct = block.seed(n);
-        let mut pass = if args.lloyd > 0 { Pass::Lloyd } else { Pass::Assign };
-        let (mut rounds, mut iterations, mut last) = (0, 0, f64::MIN);
-        let mut end = if opaque(distinct as u32) != 0 { None } else { Some(End::GivenUp) };
-        while end.is_none() {
-            // Lloyd's iterations need only counts and first moments.
-            block.first_item = if FULL && pass == Pass::Lloyd { row_items(args.d as usize) as u32 } else { 0 };
-            block.n_items = block.layout().items as u32 - block.first_item;
-            block.add_samples(pass, n);
-            if pass == Pass::Em {
-                let total = block.total();
-                if thread_idx() == 0 {
-                    let at = iterations as usize * grid_dim() as usize + block_idx() as usize;
-                    store(args.totals.wrapping_add(at), total);
-                }
-                iterations += 1;
-                let change = (total - last) / block.total_weight() * core::f64::consts::LN_2;
-                last = total;
-                if iterations > 1 && change < args.tol && -change < args.tol {
-                    end = Some(End::Converged);
-                } else if iterations == args.max_iter {
-                    end = Some(End::MaxIter);
-                }
+    counted!(for v in (thread_idx() as usize..block.layout().seeds).step_by(block_dim() as usize) {
+        block.place(v).set(0, 0.0);
+    });
+    let distinct = block.seed(n);
+    let mut pass = if args.lloyd > 0 { Pass::Lloyd } else { Pass::Assign };
+    let (mut rounds, mut iterations, mut last) = (0, 0, f64::MIN);
+    let mut end = if opaque(distinct as u32) != 0 { None } else { Some(End::GivenUp) };
+    while end.is_none() {
+        // Lloyd's iterations need only counts and first moments.
+        block.first_item = if FULL && pass == Pass::Lloyd { row_items(args.d as usize) as u32 } else { 0 };
+        block.n_items = block.layout().items as u32 - block.first_item;
+        block.add_samples(pass, n);
+        if pass == Pass::Em {
+            let total = block.total();
+            if thread_idx() == 0 {
+                let at = iterations as usize * grid_dim() as usize + block_idx() as usize;
+                store(args.totals.wrapping_add(at), total);
             }
-            if end.is_none() && !block.maximise(&mut pass, &mut rounds) {
-                end = Some(End::GivenUp);
+            iterations += 1;
+            let change = (total - last) / block.total_weight() * core::f64::consts::LN_2;
+            last = total;
+            if iterations > 1 && change < args.tol && -change < args.tol {
+                end = Some(End::Converged);
+            } else if iterations == args.max_iter {
+                end = Some(End::MaxIter);
             }
         }
-        block.finish(end.unwrap_or(End::GivenUp), iterations);
+        if end.is_none() && !block.maximise(&mut pass, &mut rounds) {
+            end = Some(End::GivenUp);
+        }
     }
+    block.finish(end.unwrap_or(End::GivenUp), iterations);
 }
 
 kernels! {

@@ -267,6 +267,4 @@ pub(crate) const WARPS: usize = (MAX_THREADS / WARP) as usize;
 pub(crate) const EXCHANGE: usize = WARPS + MAX_TRIALS * WARPS + MAX_TRIALS + 1 + MAX_COMPONENTS;
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

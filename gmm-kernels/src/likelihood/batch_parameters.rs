@@ -66,6 +66,4 @@ pub fn shared_bytes(k: usize) -> usize {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

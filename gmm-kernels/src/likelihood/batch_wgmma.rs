@@ -67,6 +67,4 @@ pub fn shared_bytes(d: usize, octets: usize, group: usize, block_dim: u32) -> us
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

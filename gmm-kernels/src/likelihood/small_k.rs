@@ -133,6 +133,4 @@ pub const fn padded_triangle(d: usize) -> usize {
 pub const SIDE_BY_SIDE: usize = 2;
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -132,6 +132,4 @@ pub fn shared_bytes(t: usize, form: Form, d: usize, block_dim: u32, across: u32)
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -55,8 +55,7 @@ pub trait Float:
     /// `p` is aligned to 16 bytes and readable for four numbers.
     #[inline(always)]
     unsafe fn load4(p: *const Self) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        unsafe { Self::load_apart(p, Self::NEIGHBOURS) }
+        Self::load_apart(p, Self::NEIGHBOURS)
     }
     /// Writes four neighbouring numbers in 16-byte writes.
     ///
@@ -64,8 +63,7 @@ pub trait Float:
     /// `p` is aligned to 16 bytes and writable for four numbers.
     #[inline(always)]
     unsafe fn store4(p: *mut Self, v: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe { Self::store_apart(p, Self::NEIGHBOURS, v) };
+        Self::store_apart(p, Self::NEIGHBOURS, v);
     }
 }
 
@@ -74,10 +72,29 @@ pub trait Float:
 #[derive(Clone, Copy)]
 struct Together<T, const N: usize>([T; N]);
 
+/// The items whose text is the same for both types.
+macro_rules! common {
+    ($t:ty) => {
+        const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        const LOWEST: Self = <$t>::MIN;
+        #[inline(always)]
+        fn is_nan(self) -> bool {
+            self.is_nan()
+        }
+        #[inline(always)]
+        fn wide(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn narrow(v: f64) -> Self {
+            v as $t
+        }
+    };
+}
+
 impl Float for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = f32::MIN;
+    common!(f32);
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
         fma(self, b, c)
@@ -87,43 +104,26 @@ impl Float for f32 {
         exp2(self)
     }
     #[inline(always)]
-    fn is_nan(self) -> bool {
-        self.is_nan()
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn narrow(v: f64) -> Self {
-        v as f32
-    }
-    #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {
         f32::from_bits(shuffle_xor_u32(self.to_bits(), mask))
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller guarantees it.
-        f32::from_bits(unsafe { load_u32(p.cast()) })
+        f32::from_bits(load_u32(p.cast()))
     }
     const NEIGHBOURS: usize = 4;
     #[inline(always)]
     unsafe fn load_apart(p: *const Self, _: usize) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        unsafe { load_f32x4(p) }
+        load_f32x4(p)
     }
     #[inline(always)]
     unsafe fn store_apart(p: *mut Self, _: usize, v: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe { store(p.cast(), Together(v)) };
+        store(p.cast(), Together(v));
     }
 }
 
 impl Float for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const LOWEST: Self = f64::MIN;
+    common!(f64);
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
         fma64(self, b, c)
@@ -131,18 +131,6 @@ impl Float for f64 {
     #[inline(always)]
     fn exp2(self) -> Self {
         float64::exp2(self)
-    }
-    #[inline(always)]
-    fn is_nan(self) -> bool {
-        self.is_nan()
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self
-    }
-    #[inline(always)]
-    fn narrow(v: f64) -> Self {
-        v
     }
     #[inline(always)]
     fn shuffle_xor(self, mask: u32) -> Self {
@@ -153,22 +141,17 @@ impl Float for f64 {
     }
     #[inline(always)]
     unsafe fn load(p: *const Self) -> Self {
-        // SAFETY: the caller guarantees it.
-        f64::from_bits(unsafe { load_u64(p.cast()) })
+        f64::from_bits(load_u64(p.cast()))
     }
     const NEIGHBOURS: usize = 2;
     #[inline(always)]
     unsafe fn load_apart(p: *const Self, distance: usize) -> [Self; 4] {
-        // SAFETY: the caller guarantees it.
-        let ([a, b], [c, d]) = unsafe { (load_f64x2(p), load_f64x2(p.add(distance))) };
+        let ([a, b], [c, d]) = (load_f64x2(p), load_f64x2(p.add(distance)));
         [a, b, c, d]
     }
     #[inline(always)]
     unsafe fn store_apart(p: *mut Self, distance: usize, [a, b, c, d]: [Self; 4]) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            store(p.cast(), Together([a, b]));
-            store(p.add(distance).cast(), Together([c, d]));
-        }
+        store(p.cast(), Together([a, b]));
+        store(p.add(distance).cast(), Together([c, d]));
     }
 }

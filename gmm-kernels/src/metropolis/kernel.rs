@@ -1,7 +1,7 @@
 mod proposal;
 
 use super::*;
-use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
+use crate::likelihood::small_k::kernel::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::{LogProduct, smaller, warp_sum};
 use crate::reduce::Output;
 use crate::simt::{
@@ -42,7 +42,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
     if lane == 0 {
         let tagged = f64::from_bits(sum.to_bits() & !TAG | tag);
         // SAFETY: a place for each block.
-        unsafe { store_fresh(places.wrapping_add(block_idx() as usize), tagged) };
+        store_fresh(places.wrapping_add(block_idx() as usize), tagged);
     }
     let mut total = 0.0;
     counted!(for start in (lane..grid_dim()).step_by(ROUND as u32 * WARP) {
@@ -53,8 +53,7 @@ unsafe fn gather(exchange: *mut f64, t: u32, sum: f64) -> f64 {
             counted!(for r in 0..ROUND {
                 let b = start + r as u32 * WARP;
                 if b < grid_dim() {
-                    // SAFETY: a place for each block.
-                    v[r] = unsafe { load_fresh(places.wrapping_add(b as usize)) };
+                    v[r] = load_fresh(places.wrapping_add(b as usize));
                     missing |= v[r].to_bits() & TAG != tag;
                 }
             });
@@ -103,10 +102,7 @@ impl<const D: usize> BlockSamples<'_, D> {
         let policy = if cached { self.cached } else { self.streamed };
         let place = self.place(round);
         counted!(for j in 0..D {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                self.ring.copy4(place + j * Self::FEATURE, columns.quad(self.first + round * block_dim(), j), policy)
-            };
+            self.ring.copy4(place + j * Self::FEATURE, columns.quad(self.first + round * block_dim(), j), policy);
         });
     }
 
@@ -125,21 +121,19 @@ impl<const D: usize> BlockSamples<'_, D> {
             let mut x = [[[0.0; QUAD]; D]; 1];
             counted!(for j in 0..D {
                 // SAFETY: this thread's copies, which have arrived.
-                x[0][j] = unsafe { self.ring.get4(place + j * Self::FEATURE) };
+                x[0][j] = self.ring.get4(place + j * Self::FEATURE);
             });
             if passes {
                 // The samples are in registers; the last round is followed by the first of the next step. SAFETY: a
                 // round of this thread's, whose place has been read.
-                unsafe { self.fetch(if round + 1 < self.rounds { round + 1 } else { self.resident }) };
+                self.fetch(if round + 1 < self.rounds { round + 1 } else { self.resident });
                 copies_commit();
             }
             // SAFETY: the components are the caller's; the quad exists.
-            unsafe {
-                let quad = self.first + round * block_dim();
-                let sums = likelihoods::<false, D, ROW4, 1>(&x, &x, components, k);
-                let scaled = || far_likelihoods::<false, D, ROW4>(&x[0], &x[0], components, k);
-                multiply_quad(&mut product, sums[0], (quad, self.columns.n), None, scaled);
-            }
+            let quad = self.first + round * block_dim();
+            let sums = likelihoods::<false, D, ROW4, 1>(&x, &x, components, k);
+            let scaled = || far_likelihoods::<false, D, ROW4>(&x[0], &x[0], components, k);
+            multiply_quad(&mut product, sums[0], (quad, self.columns.n), None, scaled);
         });
         product
     }
@@ -155,7 +149,7 @@ unsafe fn fetch_step(args: &MetropolisArgs, layout: SharedLayout, width: usize, 
     while t <= args.count && 2 * i < width {
         let from = args.steps.wrapping_add((t as usize - 1) * width + 2 * i);
         // SAFETY: within the step, which exists.
-        unsafe { to.copy4(4 * i, from.cast(), policy) };
+        to.copy4(4 * i, from.cast(), policy);
         i += block_dim() as usize;
     }
 }
@@ -167,11 +161,11 @@ unsafe fn prepare<const ROW: usize>(args: &MetropolisArgs, layout: SharedLayout,
     // Components behind K remain zeros.
     counted!(for i in (thread_idx() as usize..2 * COMPONENTS * ROW).step_by(block_dim() as usize) {
         // SAFETY: within the components.
-        unsafe { Shared::<f32>::at(layout.components).set(i, 0.0) };
+        Shared::<f32>::at(layout.components).set(i, 0.0);
     });
     counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
         // SAFETY: coordinate i.
-        unsafe { Shared::<f64>::at(layout.point).set(i, load(args.state.add(i))) };
+        Shared::<f64>::at(layout.point).set(i, load(args.state.add(i)));
     });
 }
 
@@ -190,7 +184,7 @@ unsafe fn decide(
     let mut accepted = false;
     let total = if grid_dim() > 1 {
         // SAFETY: once for each step, in all blocks.
-        unsafe { gather(args.exchange, args.before.wrapping_add(t), log_likelihood) }
+        gather(args.exchange, args.before.wrapping_add(t), log_likelihood)
     } else {
         log_likelihood
     };
@@ -202,7 +196,7 @@ unsafe fn decide(
         *density = if accepted { value } else { *density };
         if block_idx() == 0 {
             // SAFETY: a place for each step.
-            unsafe { store(args.densities.add(t as usize - 1), value) };
+            store(args.densities.add(t as usize - 1), value);
         }
     }
     accepted
@@ -235,10 +229,10 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
     };
     counted!(for round in 0..smaller(rounds, args.resident + 1) {
         // SAFETY: a round of this thread's; at the start all places are free.
-        unsafe { samples.fetch(round) };
+        samples.fetch(round);
     });
     // SAFETY: at the start no shared memory is in use. The log density is behind the coordinates.
-    let mut density = unsafe {
+    let mut density = {
         fetch_step(args, layout, width, 1, streamed);
         copies_commit();
         prepare::<ROW>(args, layout, dim);
@@ -256,23 +250,23 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
             let mut accepted = false;
             if t > 0 {
                 // SAFETY: step t is in shared memory; the first warp.
-                accepted = unsafe { decide(args, || step(layout, width, t).get(dim), t, sum, base, &mut density) };
+                accepted = decide(args, || step(layout, width, t).get(dim), t, sum, base, &mut density);
             }
             if lane == 0 {
                 // SAFETY: read behind the barrier.
-                unsafe { records.set(record::ACCEPTED, if accepted { 1.0 } else { 0.0 }) };
+                records.set(record::ACCEPTED, if accepted { 1.0 } else { 0.0 });
             }
         } else if warp <= 2 && t < args.count && (t > 0 || warp == 1) {
             // SAFETY: whole warps; the steps have arrived, and the likelihood of proposal t is computed.
-            unsafe { propose::<D, ROW>(args, layout, t, warp == 2) };
+            propose::<D, ROW>(args, layout, t, warp == 2);
         }
         barrier!();
         // SAFETY: written before the barrier.
-        let accepted = unsafe { records.get(record::ACCEPTED) } != 0.0;
+        let accepted = records.get(record::ACCEPTED) != 0.0;
         if accepted {
             counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
                 // SAFETY: this thread's coordinates; other threads read them behind the next barrier.
-                unsafe { point.set(i, point.get(i) + step(layout, width, t).get(i)) };
+                point.set(i, point.get(i) + step(layout, width, t).get(i));
             });
         }
         if t == args.count {
@@ -280,12 +274,12 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
         }
         let after = if accepted { record::AFTER_ACCEPTANCE } else { record::AFTER_REJECTION };
         // SAFETY: written before the barrier.
-        base = unsafe { records.get(after) };
+        base = records.get(after);
         let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW);
         t += 1;
         // SAFETY: all threads have passed the barrier behind the decision on the step that used the place. The
         // components are in shared memory since the barrier; the resident rounds arrived at the start.
-        let product = unsafe {
+        let product = {
             fetch_step(args, layout, width, t + 1, streamed);
             copies_commit();
             samples.log_likelihoods::<ROW4>(components, args.k.next_multiple_of(2))
@@ -294,17 +288,16 @@ unsafe fn body<const D: usize, const ROW: usize, const ROW4: usize>(args: &Metro
             copies_wait();
         }
         // SAFETY: all threads of the block call it, and the start of the shared memory is unused.
-        sum = unsafe { Output::block_sum(product) };
+        sum = Output::block_sum(product);
     }
     copies_wait();
     if block_idx() == 0 {
         counted!(for i in (thread_idx() as usize..dim).step_by(block_dim() as usize) {
             // SAFETY: coordinate i; all blocks have read the state since they sent their first number.
-            unsafe { store(args.state.add(i), point.get(i)) };
+            store(args.state.add(i), point.get(i));
         });
         if thread_idx() == 0 {
-            // SAFETY: as above.
-            unsafe { store(args.state.add(dim), density) };
+            store(args.state.add(dim), density);
         }
     }
 }

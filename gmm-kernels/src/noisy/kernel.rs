@@ -18,8 +18,7 @@ impl PairsArgs {
     #[inline(always)]
     unsafe fn component(&self, c: usize) -> (*const f64, f64, *const f64) {
         let covariance = self.covariances.wrapping_add(c * self.covariance_stride as usize);
-        // SAFETY: the caller guarantees it.
-        (covariance, unsafe { f64::load(self.seeds.add(c)) }, self.means.wrapping_add(c * self.d as usize))
+        (covariance, f64::load(self.seeds.add(c)), self.means.wrapping_add(c * self.d as usize))
     }
 
     /// The place of a pair's q.
@@ -43,21 +42,19 @@ impl<const D: usize> Sample<D> {
         let (noise, step) = (args.noise_of(sample), args.entry_stride as usize);
         let mut read = Self { x: [0.0; D], noise: [[0.0; D]; D] };
         // SAFETY: numbers of the sample.
-        unsafe {
+        counted!(for i in 0..D {
+            read.x[i] = f64::load(args.x.add(i * args.stride as usize + sample));
+        });
+        if !args.noise.is_null() && args.diagonal != 0 {
             counted!(for i in 0..D {
-                read.x[i] = f64::load(args.x.add(i * args.stride as usize + sample));
+                read.noise[i][i] = f64::load(noise.add(i * step));
             });
-            if !args.noise.is_null() && args.diagonal != 0 {
-                counted!(for i in 0..D {
-                    read.noise[i][i] = f64::load(noise.add(i * step));
+        } else if !args.noise.is_null() {
+            written_out!(for i in 0..D {
+                counted!(for j in 0..=i {
+                    read.noise[i][j] = f64::load(noise.add((triangle(i) + j) * step));
                 });
-            } else if !args.noise.is_null() {
-                written_out!(for i in 0..D {
-                    counted!(for j in 0..=i {
-                        read.noise[i][j] = f64::load(noise.add((triangle(i) + j) * step));
-                    });
-                });
-            }
+            });
         }
         read
     }
@@ -78,7 +75,7 @@ impl<const D: usize> Pair<D> {
     unsafe fn new(args: &PairsArgs, sample: &Sample<D>, c: usize) -> Self {
         let (mut l, mut y, mut limits) = (sample.noise, sample.x, [0.0; D]);
         // SAFETY: numbers of the component.
-        let seed = unsafe {
+        let seed = {
             let (covariance, seed, mean) = args.component(c);
             written_out!(for i in 0..D {
                 counted!(for j in 0..=i {
@@ -122,13 +119,11 @@ unsafe fn density<const D: usize>(args: &PairsArgs) {
         let sample = (tile * WARP + lane) as usize;
         if sample < args.n as usize {
             // SAFETY: sample and components exist.
-            unsafe {
-                let read = Sample::<D>::read(args, sample);
-                counted!(for c in first..smaller(first + GROUP, args.k) {
-                    not_unrolled();
-                    store(args.q_of(c as usize, sample), Pair::new(args, &read, c as usize).q);
-                });
-            }
+            let read = Sample::<D>::read(args, sample);
+            counted!(for c in first..smaller(first + GROUP, args.k) {
+                not_unrolled();
+                store(args.q_of(c as usize, sample), Pair::new(args, &read, c as usize).q);
+            });
         }
     });
 }
@@ -189,11 +184,9 @@ impl SumsArgs {
     #[inline(always)]
     unsafe fn put(&self, (c, slice): (u32, u32), number: usize, v: f64) {
         let place = (c as usize * sums(self.pairs.d as usize) + number) * self.slices as usize + slice as usize;
-        // SAFETY: the caller guarantees it. See `posterior` on `load_fresh`.
-        unsafe {
-            let to = self.partials.add(place);
-            store(to, if self.add != 0 { load_fresh(to) + v } else { v });
-        }
+        // See `posterior` on `load_fresh`.
+        let to = self.partials.add(place);
+        store(to, if self.add != 0 { load_fresh(to) + v } else { v });
     }
 }
 
@@ -210,20 +203,18 @@ unsafe fn sums_of_slices<const D: usize>(args: &SumsArgs) {
         let (start, end) = args.samples(slice);
         counted!(for sample in (start + lane as usize..end).step_by(WARP as usize) {
             // SAFETY: sample and component exist.
-            unsafe {
-                let r = load(args.pairs.q_of(c as usize, sample));
-                if r > NEGLIGIBLE {
-                    let read = Sample::<D>::read(&args.pairs, sample);
-                    // The component's numbers would take the registers of the sums.
-                    of_lane.add(r, Pair::new(&args.pairs, &read, opaque(c) as usize));
-                }
+            let r = load(args.pairs.q_of(c as usize, sample));
+            if r > NEGLIGIBLE {
+                let read = Sample::<D>::read(&args.pairs, sample);
+                // The component's numbers would take the registers of the sums.
+                of_lane.add(r, Pair::new(&args.pairs, &read, opaque(c) as usize));
             }
         });
         let put = |number: usize, v: f64| {
             let v = warp_sum(v);
             if lane == 0 {
                 // SAFETY: a place for each number, which only this lane writes.
-                unsafe { args.put((c, slice), number, v) };
+                args.put((c, slice), number, v);
             }
         };
         put(0, of_lane.n);

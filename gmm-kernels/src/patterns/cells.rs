@@ -17,8 +17,7 @@ impl Observed {
     #[inline(always)]
     pub(crate) unsafe fn of(masks: &Masks, pattern: usize) -> Self {
         let words = masks.words.wrapping_add(pattern * masks.width as usize);
-        // SAFETY: the caller guarantees it.
-        Self { words, first: unsafe { load_u32(words) }, width: masks.width }
+        Self { words, first: load_u32(words), width: masks.width }
     }
 
     /// Whether column `j` is observed.
@@ -51,15 +50,13 @@ impl Matrix {
     /// Safety: the element exists and is not written at the same time.
     #[inline(always)]
     pub(crate) unsafe fn get(self, i: usize, j: usize) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe { load(self.at.add(i * self.d + j)) }
+        load(self.at.add(i * self.d + j))
     }
 
     /// Safety: the element exists and no other thread accesses it at the same time.
     #[inline(always)]
     pub(crate) unsafe fn set(self, i: usize, j: usize, v: f64) {
-        // SAFETY: the caller guarantees it.
-        unsafe { store(self.at.add(i * self.d + j), v) };
+        store(self.at.add(i * self.d + j), v);
     }
 }
 

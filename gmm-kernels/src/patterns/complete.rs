@@ -50,6 +50,4 @@ pub struct CompleteArgs {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

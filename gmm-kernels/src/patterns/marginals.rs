@@ -65,6 +65,4 @@ pub struct MarginalsArgs<T> {
 }
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-mod kernel;
-#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
-pub use kernel::*;
+pub(crate) mod kernel;

@@ -42,8 +42,7 @@ impl ParametersOfQuads {
         if self.patterns.is_null() {
             return 0;
         }
-        // SAFETY: the caller guarantees it.
-        (unsafe { crate::simt::load_u32(self.patterns.add(quad)) } - self.first) as usize * self.stride as usize
+        (crate::simt::load_u32(self.patterns.add(quad)) - self.first) as usize * self.stride as usize
     }
 }
 

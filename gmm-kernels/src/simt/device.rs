@@ -15,6 +15,12 @@ macro_rules! instructions {
     )+ };
 }
 
+/// The template's registers of these numbers.
+macro_rules! registers {
+    (@ $first:literal $($more:literal)*) => { concat!("{", $first, "}", $(", {", $more, "}",)*) };
+    ($first:literal $($more:literal)*) => { concat!("{{{", $first, "}", $(", {", $more, "}",)* "}}") };
+}
+
 mod shared;
 mod tensor_cores;
 mod warpgroup;
@@ -148,8 +154,7 @@ pub fn policy_stream() -> CachePolicy {
 /// `p` is aligned and readable, and no other thread writes there at the same time.
 #[inline(always)]
 pub unsafe fn load<T: Copy>(p: *const T) -> T {
-    // SAFETY: the caller guarantees it.
-    unsafe { *p }
+    *p
 }
 
 /// Writes a number to global memory.
@@ -158,8 +163,7 @@ pub unsafe fn load<T: Copy>(p: *const T) -> T {
 /// `p` is aligned and writable, and no other thread accesses it at the same time.
 #[inline(always)]
 pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
-    // SAFETY: the caller guarantees it.
-    unsafe { *p = v };
+    *p = v;
 }
 
 /// Reads four numbers of global memory that no thread writes during the launch, in one 16-byte read.
@@ -169,11 +173,8 @@ pub unsafe fn store<T: Copy>(p: *mut T, v: T) {
 #[inline(always)]
 pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("ld.global.nc.L2::cache_hint.v4.f32 {{{}, {}, {}, {}}}, [{}], {};",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, in(reg64) policy.0, options(pure, readonly, nostack));
-    }
+    asm!("ld.global.nc.L2::cache_hint.v4.f32 {{{}, {}, {}, {}}}, [{}], {};",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, in(reg64) policy.0, options(pure, readonly, nostack));
     [a, b, c, d]
 }
 
@@ -183,8 +184,7 @@ pub unsafe fn load4(p: *const f32, policy: CachePolicy) -> [f32; 4] {
 /// `p` is readable.
 #[inline(always)]
 pub unsafe fn prefetch(p: *const f32) {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("prefetch.global.L2 [{}];", in(reg64) p, options(nostack)) };
+    asm!("prefetch.global.L2 [{}];", in(reg64) p, options(nostack));
 }
 
 /// Reads of global memory that no thread writes during the launch.
@@ -197,8 +197,7 @@ macro_rules! loads {
         #[inline(always)]
         pub unsafe fn $name(p: *const $t) -> $t {
             let v: $t;
-            // SAFETY: the caller guarantees it.
-            unsafe { asm!($instruction, out($class) v, in(reg64) p, options(pure, readonly, nostack)) };
+            asm!($instruction, out($class) v, in(reg64) p, options(pure, readonly, nostack));
             v
         }
     )* };
@@ -217,11 +216,8 @@ loads! {
 #[inline(always)]
 pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("ld.global.nc.v4.f32 {{{}, {}, {}, {}}}, [{}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
-    }
+    asm!("ld.global.nc.v4.f32 {{{}, {}, {}, {}}}, [{}];",
+        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) p, options(pure, readonly, nostack));
     [a, b, c, d]
 }
 
@@ -232,11 +228,8 @@ pub unsafe fn load_f32x4(p: *const f32) -> [f32; 4] {
 #[inline(always)]
 pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
     let (a, b): (f64, f64);
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("ld.global.nc.v2.f64 {{{}, {}}}, [{}];",
-            out(reg64) a, out(reg64) b, in(reg64) p, options(pure, readonly, nostack));
-    }
+    asm!("ld.global.nc.v2.f64 {{{}, {}}}, [{}];",
+        out(reg64) a, out(reg64) b, in(reg64) p, options(pure, readonly, nostack));
     [a, b]
 }
 
@@ -246,11 +239,8 @@ pub unsafe fn load_f64x2(p: *const f64) -> [f64; 2] {
 /// `p` is aligned to 16 bytes and writable for 16 bytes.
 #[inline(always)]
 pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
-            in(reg64) p, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
-    }
+    asm!("st.global.v4.f32 [{}], {{{}, {}, {}, {}}};",
+        in(reg64) p, in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
 }
 
 /// Writes two numbers to global memory at once.
@@ -259,10 +249,7 @@ pub unsafe fn store4(p: *mut f32, v: [f32; 4]) {
 /// `p` is aligned to 8 bytes and writable for 8 bytes.
 #[inline(always)]
 pub unsafe fn store2(p: *mut f32, v: [f32; 2]) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("st.global.v2.f32 [{}], {{{}, {}}};", in(reg64) p, in(reg32) v[0], in(reg32) v[1], options(nostack))
-    };
+    asm!("st.global.v2.f32 [{}], {{{}, {}}};", in(reg64) p, in(reg32) v[0], in(reg32) v[1], options(nostack));
 }
 
 /// Whether `x` holds in any lane of the warp; all lanes take part.
@@ -286,10 +273,7 @@ pub fn warp_any(x: bool) -> bool {
 #[inline(always)]
 pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
     let old: u32;
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        asm!("atom.add.acq_rel.gpu.global.u32 {}, [{}], {};", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack))
-    };
+    asm!("atom.add.acq_rel.gpu.global.u32 {}, [{}], {};", out(reg32) old, in(reg64) p, in(reg32) v, options(nostack));
     old
 }
 
@@ -299,8 +283,7 @@ pub unsafe fn count_up(p: *mut u32, v: u32) -> u32 {
 /// `p` is an aligned number in global memory that other threads access only by this function, until all have met.
 #[inline(always)]
 pub unsafe fn add_u64(p: *mut u64, v: u64) {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("red.relaxed.gpu.global.add.u64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+    asm!("red.relaxed.gpu.global.add.u64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack));
 }
 
 /// Writes a value that the host may poll.
@@ -309,8 +292,7 @@ pub unsafe fn add_u64(p: *mut u64, v: u64) {
 /// `p` is an aligned, writable address of device memory or mapped host memory.
 #[inline(always)]
 pub unsafe fn publish(p: *mut f64, v: f64) {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+    asm!("st.relaxed.sys.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack));
 }
 
 /// Reads another block's write in this launch, not from a stale cache line, and never ahead of a condition.
@@ -320,8 +302,7 @@ pub unsafe fn publish(p: *mut f64, v: f64) {
 #[inline(always)]
 pub unsafe fn load_fresh(p: *const f64) -> f64 {
     let v: f64;
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("ld.relaxed.gpu.global.f64 {}, [{}];", out(reg64) v, in(reg64) p, options(nostack)) };
+    asm!("ld.relaxed.gpu.global.f64 {}, [{}];", out(reg64) v, in(reg64) p, options(nostack));
     v
 }
 
@@ -331,8 +312,7 @@ pub unsafe fn load_fresh(p: *const f64) -> f64 {
 /// `p` is an aligned, writable address of global memory.
 #[inline(always)]
 pub unsafe fn store_fresh(p: *mut f64, v: f64) {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack)) };
+    asm!("st.relaxed.gpu.global.f64 [{}], {};", in(reg64) p, in(reg64) v, options(nostack));
 }
 
 /// Is called in loops that wait for another block.

@@ -32,10 +32,11 @@ std::thread_local! {
 }
 
 /// The state that all threads of a launch share.
-struct Launch<'a> {
+#[cfg_attr(feature = "rust-cuda", allow(dead_code))]
+pub(super) struct Launch<'a> {
     memory: &'a Memory<'a>,
-    grid: (u32, u32),
-    block_dim: u32,
+    pub(super) grid: (u32, u32),
+    pub(super) block_dim: u32,
     shared_bytes: usize,
     /// The first thread's failure.
     failure: RefCell<Option<String>>,
@@ -138,13 +139,12 @@ impl Meeting {
 
 struct Warp {
     meeting: Meeting,
-    slots: [Cell<u32>; 32],
-    /// Exchanges several numbers of each lane.
-    wide: [[Cell<u32>; 6]; 32],
+    /// The numbers of each lane in an exchange.
+    slots: [[Cell<u32>; 6]; 32],
 }
 
-struct Block<'a> {
-    launch: &'a Launch<'a>,
+pub(super) struct Block<'a> {
+    pub(super) launch: &'a Launch<'a>,
     meeting: Meeting,
     /// The barriers 1 to 15, of some warps.
     of_warps: [Meeting; 15],
@@ -153,10 +153,10 @@ struct Block<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Here {
+pub(super) struct Here {
     block: *const Block<'static>,
-    thread: u32,
-    index: (u32, u32),
+    pub(super) thread: u32,
+    pub(super) index: (u32, u32),
 }
 
 std::thread_local! {
@@ -176,11 +176,11 @@ fn suspend() {
     YIELDER.set(yielder);
 }
 
-fn here() -> Here {
+pub(super) fn here() -> Here {
     HERE.get().expect("kernels run under `launch` only")
 }
 
-fn block() -> &'static Block<'static> {
+pub(super) fn block() -> &'static Block<'static> {
     // SAFETY: the block lives in `launch` until all its threads have ended, and only they call this.
     unsafe { &*here().block }
 }
@@ -210,11 +210,7 @@ impl<'a> Block<'a> {
     fn new(launch: &'a Launch<'a>, shared: &mut [u128]) -> Self {
         let threads = launch.block_dim;
         assert!(threads > 0 && threads.is_multiple_of(super::WARP), "a block has whole warps");
-        let warp = |_| Warp {
-            meeting: Meeting::of(super::WARP),
-            slots: [const { Cell::new(0) }; 32],
-            wide: [const { [const { Cell::new(0) }; 6] }; 32],
-        };
+        let warp = |_| Warp { meeting: Meeting::of(super::WARP), slots: [const { [const { Cell::new(0) }; 6] }; 32] };
         let warps = (0..threads / super::WARP).map(warp).collect();
         let of_warps = std::array::from_fn(|_| Meeting::of(0));
         Self { launch, meeting: Meeting::of(threads), of_warps, warps, shared: shared.as_mut_ptr() }
@@ -297,33 +293,4 @@ pub unsafe fn launch_together<A: Copy>(
 fn new_launch<'a>(grid: (u32, u32), block_dim: u32, shared_bytes: usize, memory: &'a Memory<'a>) -> Launch<'a> {
     let (failure, progress) = (RefCell::new(None), Cell::new(false));
     Launch { memory, grid, block_dim, shared_bytes, failure, progress }
-}
-
-/// Index and size of the emulated block.
-#[cfg_attr(feature = "rust-cuda", allow(dead_code))]
-pub mod block {
-    /// Index of the thread in its block.
-    pub fn thread_idx() -> u32 {
-        super::here().thread
-    }
-    /// Index of the block along x.
-    pub fn block_idx() -> u32 {
-        super::here().index.0
-    }
-    /// Index of the block along y.
-    pub fn block_idx_y() -> u32 {
-        super::here().index.1
-    }
-    /// Number of threads of a block.
-    pub fn block_dim() -> u32 {
-        super::block().launch.block_dim
-    }
-    /// Number of blocks along x.
-    pub fn grid_dim() -> u32 {
-        super::block().launch.grid.0
-    }
-    /// Number of blocks along y.
-    pub fn grid_dim_y() -> u32 {
-        super::block().launch.grid.1
-    }
 }

@@ -1,10 +1,12 @@
 //! The SIMT interface for which kernels are written, and its three implementations (homes).
 //!
-//! | home | when | index | shared memory, arithmetic, loads, shuffles, atomics |
-//! |---|---|---|---|
-//! | rustc's NVPTX target | `nvptx64`, the committed PTX | `nvptx.rs` | `device.rs` (PTX by `asm!`) |
-//! | rust-cuda | feature `rust-cuda` | `cuda.rs` (cuda_std) | `device.rs` |
-//! | the emulator | feature `emulator`, on the host | `emulator.rs`: the threads of a block are coroutines | `emulator/lane.rs` |
+//! | home | when | shared memory, arithmetic, loads, shuffles, atomics |
+//! |---|---|---|
+//! | rustc's NVPTX target | `nvptx64`, the committed PTX | `device.rs` (PTX by `asm!`) |
+//! | rust-cuda | feature `rust-cuda` | `device.rs` |
+//! | the emulator | feature `emulator`, on the host | `emulator/lane.rs`: the threads of a block are coroutines |
+//!
+//! `index.rs` has the index of a thread in all three.
 
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[macro_use]
@@ -16,22 +18,15 @@ mod device;
 pub use device::*;
 
 #[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
+#[deny(unsafe_op_in_unsafe_fn)]
 pub mod emulator;
 #[cfg(all(not(target_arch = "nvptx64"), any(feature = "emulator", test)))]
 pub use emulator::lane::*;
 
-#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
-mod nvptx;
-#[cfg(all(target_arch = "nvptx64", not(feature = "rust-cuda")))]
-pub use nvptx::*;
-
-#[cfg(feature = "rust-cuda")]
-mod cuda;
-#[cfg(feature = "rust-cuda")]
-pub use cuda::*;
-
-#[cfg(all(not(target_arch = "nvptx64"), not(feature = "rust-cuda"), any(feature = "emulator", test)))]
-pub use emulator::block::*;
+#[cfg(any(target_arch = "nvptx64", feature = "rust-cuda", feature = "emulator", test))]
+mod index;
+#[cfg(any(target_arch = "nvptx64", feature = "rust-cuda", feature = "emulator", test))]
+pub use index::*;
 
 /// Number of threads of a warp.
 pub const WARP: u32 = 32;
@@ -45,13 +40,21 @@ pub(crate) fn thread() -> u32 {
     opaque(thread_idx())
 }
 
+/// Splits two numbers into a float16 and the rounded rest; the error is 2^-22 of the number, or 2^-25 if that is more.
+#[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
+#[inline(always)]
+pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
+    let high = round_halves(a, b);
+    let [x, y] = widen_halves(high);
+    [high, round_halves(a - x, b - y)]
+}
+
 /// Reads two neighbouring float32 numbers of global memory in one 8-byte read.
 /// Safety: the place is valid for them and aligned to 8 bytes; no thread writes there during the launch.
 #[cfg(any(target_arch = "nvptx64", feature = "emulator", test))]
 #[inline(always)]
 pub(crate) unsafe fn load_f32x2(from: *const f32) -> [f32; 2] {
-    // SAFETY: the caller guarantees it.
-    let bits = unsafe { load_u64(from.cast()) };
+    let bits = load_u64(from.cast());
     [f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]
 }
 
@@ -122,8 +125,7 @@ macro_rules! kernel {
             #[linkme::distributed_slice(KERNELS)]
             static KERNEL: Registered = Registered::new(stringify!($name), size_of::<$ty>(), launch);
             unsafe fn launch(shape: LaunchShape, memory: &Memory<'_>, argument: *const u8) {
-                // SAFETY: the caller guarantees it.
-                unsafe { run(shape, memory, argument, $name as unsafe fn($ty)) }
+                run(shape, memory, argument, $name as unsafe fn($ty))
             }
         };
     };
@@ -137,8 +139,7 @@ macro_rules! kernels {
         kernel! {
             #[$doc]
             pub unsafe fn $name(args: $args) {
-                // SAFETY: the caller guarantees it.
-                unsafe { $body(&args) }
+                $body(&args)
             }
         }
     )+ };

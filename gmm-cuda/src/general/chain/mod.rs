@@ -9,7 +9,7 @@ use super::layout::GeneralLayout;
 use super::results::{Piece, Shape};
 use super::{General, Ready, posterior_blocks};
 use crate::device::layout::stride;
-use crate::device::memory::{Numbers, enlarge, enlarge_with_zeros, sections, zeroed};
+use crate::device::memory::{Numbers, enlarge, enlarge_with_zeros, sections};
 use crate::device::mismatch;
 use crate::device::place::Element;
 use crate::device::samples::{Chunk, DeviceSamples};
@@ -172,10 +172,7 @@ impl<T: Element> General<T> {
         if self.q.len() < k * piece && bytes > ready.gpu.free_memory()? {
             return Ok(None);
         }
-        let mut chains = match self.chains.take() {
-            Some(chains) => chains,
-            None => Chains::new()?,
-        };
+        let mut chains = self.chains.take().map_or_else(Chains::new, Ok)?;
         let result = self.of_chain(&mut chains, (data, source), &mut ready, chain);
         self.chains = Some(chains);
         result
@@ -202,8 +199,8 @@ impl<T: Element> General<T> {
         started.wait()?;
         chains.prepare(&pass.stream, chain, &offsets)?;
         let piece = Piece { gpu: ready.gpu, stream: &pass.stream, columns, layout: ready.layout, shape, done: 0 };
-        if n_mix > 1 && self.states.len() < chain.start.len() * shape.piece {
-            self.states = zeroed(chain.start.len() * shape.piece)?;
+        if n_mix > 1 {
+            enlarge_with_zeros(&mut self.states, chain.start.len() * shape.piece)?;
         }
         let running = self.density(piece)?.followed_by(chains.start(self, piece, chain)?);
         running.followed_by(self.add_up(piece)?).wait()?;
@@ -229,9 +226,7 @@ impl<T: Element> General<T> {
         };
         let mut sums = moments(self, ready)?;
         if T::PRECISION == Precision::Float64 && sums.cancel(mixture) {
-            let frame = data.frame();
-            let centre = |((_, j), mean): ((usize, usize), &f64)| T::from_f64(frame.apply(j, *mean));
-            ready.centres = sums.new_centres().indexed_iter().map(centre).collect();
+            ready.move_centres(&sums, data.frame());
             self.write(data, ready)?;
             self.add_up(piece)?.wait()?;
             sums = moments(self, ready)?;

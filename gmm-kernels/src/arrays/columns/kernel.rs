@@ -15,14 +15,11 @@ unsafe fn body<S: Float, T: Float>(args: &ColumnsArgs<S, T>) {
             if j < array.d {
                 let mut v = T::ZERO;
                 // SAFETY: an element of the array, a number for each column, and a place in the column.
-                unsafe {
-                    if i < array.n {
-                        let (shift, scale) =
-                            (f64::load(args.shift.add(j as usize)), f64::load(args.scale.add(j as usize)));
-                        v = T::narrow((S::load(array.at(i, j)).wide() - shift) * scale);
-                    }
-                    store(args.columns.wrapping_add((j * args.stride + i) as usize), v);
+                if i < array.n {
+                    let (shift, scale) = (f64::load(args.shift.add(j as usize)), f64::load(args.scale.add(j as usize)));
+                    v = T::narrow((S::load(array.at(i, j)).wide() - shift) * scale);
                 }
+                store(args.columns.wrapping_add((j * args.stride + i) as usize), v);
             }
         });
     });

@@ -22,7 +22,7 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
             let j = first + c as u64;
             if j < array.d {
                 // SAFETY: an element of the array.
-                let v = unsafe { T::load(array.at(i, j)) };
+                let v = T::load(array.at(i, j));
                 if v < least[c] {
                     least[c] = v;
                 }
@@ -56,17 +56,15 @@ unsafe fn body<T: Float>(args: &RangesArgs<T>) {
         let warps = (block_dim() / WARP) as u64;
         let warp = block_idx() as u64 * warps + (thread_idx() / WARP) as u64;
         // SAFETY: a place for each warp along x, and each column or block along y.
-        unsafe {
-            counted!(for c in 0..COLUMNS {
-                let j = first + c as u64;
-                if j < array.d {
-                    store(args.least.wrapping_add((warp * array.d + j) as usize), least[c]);
-                    store(args.greatest.wrapping_add((warp * array.d + j) as usize), greatest[c]);
-                }
-            });
-            let place = block_idx_y() as u64 * grid_dim() as u64 * warps + warp;
-            store(args.not_finite.wrapping_add(place as usize), not_finite);
-        }
+        counted!(for c in 0..COLUMNS {
+            let j = first + c as u64;
+            if j < array.d {
+                store(args.least.wrapping_add((warp * array.d + j) as usize), least[c]);
+                store(args.greatest.wrapping_add((warp * array.d + j) as usize), greatest[c]);
+            }
+        });
+        let place = block_idx_y() as u64 * grid_dim() as u64 * warps + warp;
+        store(args.not_finite.wrapping_add(place as usize), not_finite);
     }
 }
 

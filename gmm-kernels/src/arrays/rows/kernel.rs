@@ -11,10 +11,8 @@ unsafe fn body<T: Float>(args: &RowsArgs<T>) {
     {
         let (r, j) = (e / d, e % d);
         // SAFETY: a row of the list, an element of the array, and a place for it.
-        unsafe {
-            let i = load_u64(args.rows.add(r as usize));
-            store(args.out.add(e as usize), T::load(args.array.at(i, j)));
-        }
+        let i = load_u64(args.rows.add(r as usize));
+        store(args.out.add(e as usize), T::load(args.array.at(i, j)));
     });
 }
 

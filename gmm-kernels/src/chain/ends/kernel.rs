@@ -25,23 +25,22 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         let Self { args, group, border, back } = self;
         let watched = args.watched != 0;
         // SAFETY: within the parameters.
-        let factor = unsafe { group.load(args.parameters) };
+        let factor = group.load(args.parameters);
         let start = if back { border.wrapping_add(rows).wrapping_sub(1) } else { border.wrapping_sub(rows) };
         let walk = Walk { first: start, rows, back };
         let (mut predicted, mut v, mut lost) = (first, 0.0, false);
         // SAFETY: rows of the walk.
-        let mut q = unsafe { walk.exponents(args, group.lane, 0) };
+        let mut q = walk.exponents(args, group.lane, 0);
         // The bound is the same for all lanes of the warp, so that all take part in exchanges.
         let rounds = most(rows);
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
-            // SAFETY: rows of the walk.
-            let next = unsafe { walk.exponents(args, group.lane, n + AHEAD as u32) };
+            let next = walk.exponents(args, group.lane, n + AHEAD as u32);
             let (densities, _) = densities::<T, C>(q, factor);
             q = next;
             counted!(for r in 0..AHEAD {
                 let here = predicted * densities[r];
                 // SAFETY: the turns alternate, as there is an even number of rows.
-                let (product, largest) = unsafe { times(group.show(r % 2, here), column) };
+                let (product, largest) = times(group.show(r % 2, here), column);
                 if n + (r as u32) < rows {
                     lost |= watched && predicted > 0.0 && here < LEAST;
                     lost |= !is_kept(largest);
@@ -62,7 +61,7 @@ unsafe fn body<T: Float, const C: usize>(args: &EndsArgs<T>) {
     let (chain, back) = (&args.chain, group.number >= args.n);
     let number = if back { group.number - args.n } else { group.number };
     // SAFETY: the chunk exists if its number is below theirs.
-    let chunk = unsafe { Chunk::load(chain, number, number < args.n) };
+    let chunk = Chunk::load(chain, number, number < args.n);
     let available = if back { chunk.sequence_end - chunk.end } else { chunk.first - chunk.sequence };
     let border = if back { chunk.end } else { chunk.first };
     let column = group.column(chain, back);
@@ -73,7 +72,7 @@ unsafe fn body<T: Float, const C: usize>(args: &EndsArgs<T>) {
         let here = if known { 0 } else { smaller(rows, available) };
         let whole = here == available;
         // SAFETY: π is within the parameters; the walk's rows belong to the sequence; all lanes of the warp take part.
-        let found = unsafe {
+        let found = {
             let start = group.load(chain.parameters.wrapping_add(C));
             let any = if group.lane < chain.k { 1.0 } else { 0.0 };
             lane.walk(here, if whole && !back { start } else { any }, &column)
@@ -88,7 +87,7 @@ unsafe fn body<T: Float, const C: usize>(args: &EndsArgs<T>) {
     if available > 0 {
         let to = chain.ends.wrapping_add((number as usize * 2 + usize::from(back)) * C + group.lane as usize);
         // SAFETY: a place for each state of both ends.
-        unsafe { store(to, end) };
+        store(to, end);
     }
 }
 

@@ -18,7 +18,7 @@ unsafe fn of_states<T: Float>(args: &MixedArgs<T>) {
         let component = |i: u32| state * args.n_mix + i;
         let exponent = |i: u32| {
             // SAFETY: the component and the row exist.
-            let (q, offset) = unsafe {
+            let (q, offset) = {
                 let q = load(place(args.q, args.stride, component(i), row));
                 (q, f64::load(args.offsets.wrapping_add(component(i) as usize)))
             };
@@ -36,12 +36,11 @@ unsafe fn of_states<T: Float>(args: &MixedArgs<T>) {
         });
         counted!(for i in 0..args.n_mix {
             let share = if sum > 0.0 { density(i) / sum } else { 0.0 };
-            // SAFETY: as above; only this thread reads or writes there.
-            unsafe { store(place(args.q, args.stride, component(i), row), T::narrow(share)) };
+            // SAFETY: only this thread reads or writes there.
+            store(place(args.q, args.stride, component(i), row), T::narrow(share));
         });
         let log = if sum > 0.0 { largest + float64::log2(sum) } else { f64::NEG_INFINITY };
-        // SAFETY: as above.
-        unsafe { store(place(args.states, args.stride, state, row), T::narrow(log)) };
+        store(place(args.states, args.stride, state, row), T::narrow(log));
     });
 }
 
@@ -53,11 +52,11 @@ unsafe fn of_components<T: Float>(args: &MixedArgs<T>) {
     }
     counted!(for state in 0..args.n_states {
         // SAFETY: the state and the row exist.
-        let gamma = unsafe { load(place(args.states, args.stride, state, row)) };
+        let gamma = load(place(args.states, args.stride, state, row));
         counted!(for i in 0..args.n_mix {
             let at = place(args.q, args.stride, state * args.n_mix + i, row);
-            // SAFETY: as above; only this thread reads or writes there.
-            unsafe { store(at, load(at) * gamma) };
+            // SAFETY: only this thread reads or writes there.
+            store(at, load(at) * gamma);
         });
     });
 }

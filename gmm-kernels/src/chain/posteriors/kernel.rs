@@ -39,8 +39,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         if !exists {
             return otherwise;
         }
-        // SAFETY: the caller guarantees it.
-        unsafe { self.group.load(self.args.chain.ends.wrapping_add((number as usize * 2 + which) * C)) }
+        self.group.load(self.args.chain.ends.wrapping_add((number as usize * 2 + which) * C))
     }
 
     /// p(state | rows before) of the row before the first; 0 if there is none.
@@ -72,22 +71,21 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         // The slots of the chunk before have been read.
         warp_sync();
         // SAFETY: within the parameters; the first turn.
-        let mut predicted = unsafe {
+        let mut predicted = {
             let (product, _) = times(group.show(0, self.entry()), &column);
             if chunk.begins() { group.load(args.chain.parameters.wrapping_add(C)) } else { product }
         };
         let (mut alpha, mut scale, mut logs, mut exponents, mut lost) = (0.0, ONE, 0.0, 0, false);
         // SAFETY: rows of the chunk.
-        let mut q = unsafe { walk.exponents(&args.chain, group.lane, 0) };
+        let mut q = walk.exponents(&args.chain, group.lane, 0);
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
-            // SAFETY: rows of the chunk.
-            let next = unsafe { walk.exponents(&args.chain, group.lane, n + AHEAD as u32) };
+            let next = walk.exponents(&args.chain, group.lane, n + AHEAD as u32);
             let (densities, most_dense) = densities::<T, C>(q, factor);
             q = next;
             counted!(for r in 0..AHEAD {
                 let v = predicted * densities[r];
                 // SAFETY: the turns alternate, as there is an even number of rows.
-                let (product, largest) = unsafe { times(group.show((r + 1) % 2, v), &column) };
+                let (product, largest) = times(group.show((r + 1) % 2, v), &column);
                 if n + (r as u32) < walk.rows {
                     lost |= watched && predicted > 0.0 && v < LEAST;
                     lost |= !is_kept(largest);
@@ -98,18 +96,16 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                     exponents += ONE as i32 - scale as i32;
                     let row = walk.row(n + r as u32);
                     // SAFETY: a place for each state, and one for the row.
-                    unsafe {
-                        store(self.alpha(row), alpha);
-                        if group.lane == 0 {
-                            store(args.scales.wrapping_add(row), scale);
-                        }
+                    store(self.alpha(row), alpha);
+                    if group.lane == 0 {
+                        store(args.scales.wrapping_add(row), scale);
                     }
                 }
             });
         });
         let sum = group.sum(alpha);
         // SAFETY: the next chunk has this end if this one does not end the sequence.
-        let next = unsafe { self.end(self.number + 1, 0, !chunk.finishes(), alpha / sum) };
+        let next = self.end(self.number + 1, 0, !chunk.finishes(), alpha / sum);
         let nan = self.nan_if(lost || !near(alpha / sum, next, SAME));
         Forward { alpha, scale, log2: logs + exponents as f64 + float64::log2(sum) + nan }
     }
@@ -124,7 +120,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
             if n < back.rows {
                 let row = back.row(n);
                 // SAFETY: written by this group, and read in other lanes only after a `warp_sync`.
-                (alphas[r], scales[r]) = unsafe { (load(self.alpha(row)), load(self.args.scales.wrapping_add(row))) };
+                (alphas[r], scales[r]) = (load(self.alpha(row)), load(self.args.scales.wrapping_add(row)));
             }
         });
         (alphas, scales)
@@ -141,15 +137,15 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         let Forward { mut alpha, mut scale, .. } = forward;
         let entry = self.entry();
         // SAFETY: the chunk has this end if it does not end the sequence.
-        let exit = unsafe { self.end(self.number, 1, !chunk.finishes(), 1.0) };
+        let exit = self.end(self.number, 1, !chunk.finishes(), 1.0);
         let mut beta = exit * (weight / group.sum(alpha * exit));
         let mut first = 0.0;
         // SAFETY: rows of the chunk.
-        let mut q = unsafe { back.exponents(&args.chain, group.lane, 0) };
+        let mut q = back.exponents(&args.chain, group.lane, 0);
         counted!(for n in (0..rounds).step_by(AHEAD as u32) {
             let (densities, _) = densities::<T, C>(q, factor);
             // SAFETY: rows of the chunk, after `forward`.
-            let (alphas, scales) = unsafe {
+            let (alphas, scales) = {
                 q = back.exponents(&args.chain, group.lane, n + AHEAD as u32);
                 self.before(back, n, entry)
             };
@@ -158,11 +154,11 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                 let v = if alpha > 0.0 { densities[r] * power(scale) * beta } else { 0.0 };
                 let exists = n + (r as u32) < back.rows;
                 // SAFETY: as in `forward`.
-                let weighted = unsafe { group.show((r + 1) % 2, if exists { v } else { 0.0 }) };
+                let weighted = group.show((r + 1) % 2, if exists { v } else { 0.0 });
                 let mut products = [0.0; 2];
                 counted!(for j in (0..C).step_by(2) {
                     // SAFETY: written before `warp_sync`.
-                    let pair = unsafe { weighted.get_pair(j) };
+                    let pair = weighted.get_pair(j);
                     counted!(for l in 0..2 {
                         products[l] = computed(fma64(pair[l], column[j + l], products[l]));
                         pairs[j + l] = computed(fma64(alphas[r], pair[l], pairs[j + l]));
@@ -172,9 +168,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
                     let gamma = if alpha > 0.0 { alpha * beta } else { 0.0 };
                     if group.lane < args.chain.k {
                         // SAFETY: row and component exist; only this lane reads or writes there.
-                        unsafe {
-                            store(place(&args.chain, group.lane, back.row(n + r as u32)), T::narrow(gamma));
-                        }
+                        store(place(&args.chain, group.lane, back.row(n + r as u32)), T::narrow(gamma));
                     }
                     first = gamma;
                     beta = products[0] + products[1];
@@ -185,7 +179,7 @@ impl<T: Float, const C: usize> Lane<'_, T, C> {
         // γ of the row before, up to a factor, from both chunks.
         let joined = |beta: f64| if entry > 0.0 { entry * beta } else { 0.0 };
         // SAFETY: the chunk before has this end.
-        let theirs = joined(unsafe { self.end(self.number.wrapping_sub(1), 1, !chunk.begins(), 1.0) });
+        let theirs = joined(self.end(self.number.wrapping_sub(1), 1, !chunk.begins(), 1.0));
         let ours = joined(beta);
         let same = near(ours / group.sum(ours), theirs / group.sum(theirs), SAME);
         let nan = self.nan_if(!(same || chunk.begins() || weight == 0.0));
@@ -199,12 +193,12 @@ unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
     let unit = args.units.wrapping_add(group.number as usize);
     let [from, to] = if group.number < args.n {
         // SAFETY: the unit exists.
-        unsafe { [load_u32(unit), load_u32(unit.wrapping_add(1))] }
+        [load_u32(unit), load_u32(unit.wrapping_add(1))]
     } else {
         [0, 0]
     };
     // SAFETY: within the parameters.
-    let factor = unsafe { group.load(args.chain.parameters) };
+    let factor = group.load(args.chain.parameters);
     let (mut pairs, mut start) = ([0.0; C], 0.0);
     // The bounds are the same for all lanes of the warp, so that all take part in exchanges.
     let chunks = most(to - from);
@@ -212,21 +206,19 @@ unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
         let number = from + i;
         let here = number < to;
         // SAFETY: the chunk exists, and so do its rows and ends; all lanes of the warp take part.
-        unsafe {
-            let chunk = Chunk::load(&args.chain, number, here);
-            let weight = if here { f64::load(args.weights.wrapping_add(number as usize)) } else { 0.0 };
-            let walk = Walk { first: chunk.first, rows: chunk.end - chunk.first, back: false };
-            let rounds = most(walk.rows);
-            let lane = Lane { args, group, chunk, number, walk, factor };
-            let forward = lane.forward(rounds);
-            // The scales of lane 0 are visible to the others.
-            warp_sync();
-            let (first, nan) = lane.backward(rounds, forward, weight, &mut pairs);
-            if here && group.lane == 0 {
-                store(args.log2.wrapping_add(number as usize), forward.log2 + nan);
-            }
-            start += first;
+        let chunk = Chunk::load(&args.chain, number, here);
+        let weight = if here { f64::load(args.weights.wrapping_add(number as usize)) } else { 0.0 };
+        let walk = Walk { first: chunk.first, rows: chunk.end - chunk.first, back: false };
+        let rounds = most(walk.rows);
+        let lane = Lane { args, group, chunk, number, walk, factor };
+        let forward = lane.forward(rounds);
+        // The scales of lane 0 are visible to the others.
+        warp_sync();
+        let (first, nan) = lane.backward(rounds, forward, weight, &mut pairs);
+        if here && group.lane == 0 {
+            store(args.log2.wrapping_add(number as usize), forward.log2 + nan);
         }
+        start += first;
     });
     // The same state's lanes of the warp's groups.
     let others = (WARP - 1) ^ (C as u32 - 1);
@@ -238,12 +230,10 @@ unsafe fn body<T: Float, const C: usize>(args: &PosteriorsArgs<T>) {
     if thread_idx() % WARP < C as u32 && group.number < args.n {
         let to = args.sums.wrapping_add(group.number as usize * C / WARP as usize * sums(C) + group.lane as usize);
         // SAFETY: the warp has a place for each sum.
-        unsafe {
-            counted!(for j in 0..C {
-                store(to.wrapping_add(j * C), pairs[j]);
-            });
-            store(to.wrapping_add(C * C), start);
-        }
+        counted!(for j in 0..C {
+            store(to.wrapping_add(j * C), pairs[j]);
+        });
+        store(to.wrapping_add(C * C), start);
     }
 }
 

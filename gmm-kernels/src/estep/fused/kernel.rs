@@ -17,40 +17,13 @@ use sums::{ComponentSums, flush};
 /// Stages of a warp between additions of its float32 sums to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
 
-/// The moments that an instance sums up.
-pub(crate) trait Moments {
-    /// Whether they are moments of x instead of z.
-    const RAW: bool;
-    /// Whether A is a triangle, and the second moments are of all pairs of features.
-    const FULL: bool;
-}
-/// Moments of x around the centre of the data; A is diagonal.
-struct Raw;
-/// Moments of z = A·x + b around the component's centre; A is diagonal.
-struct Diagonal;
-/// Moments of z = A·x + b around the component's centre; A is a lower triangle.
-pub(crate) struct Full;
-impl Moments for Raw {
-    const RAW: bool = true;
-    const FULL: bool = false;
-}
-impl Moments for Diagonal {
-    const RAW: bool = false;
-    const FULL: bool = false;
-}
-impl Moments for Full {
-    const RAW: bool = false;
-    const FULL: bool = true;
-}
-
 /// Copies all components' parameters to shared memory. All threads of the block take part.
 /// Safety: `args` has COUNT parameters, and `to` has room for them.
 #[inline(always)]
 unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f32>, args: &FusedArgs) {
     if !BY_VALUE {
         counted!(for i in (thread_idx() as usize..COUNT).step_by(block_dim() as usize) {
-            // SAFETY: the caller guarantees it.
-            unsafe { to.set(i, load(args.parameters.add(i))) };
+            to.set(i, load(args.parameters.add(i)));
         });
     } else if thread_idx().is_multiple_of(WARP) {
         // The first lanes of up to four warps share it. The places are constants, which keeps the arguments out of
@@ -60,19 +33,20 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
             let taker = if (share as u32) < block_dim() / WARP { share as u32 } else { 0 };
             if taker == thread_idx() / WARP {
                 counted!(for i in COUNT * share / SHARES..COUNT * (share + 1) / SHARES {
-                    // SAFETY: the caller guarantees it.
-                    unsafe { to.set(i, args.by_value[i]) };
+                    to.set(i, args.by_value[i]);
                 });
             }
         });
     }
 }
 
-/// The kernel. A group of LANES lanes shares SAMPLES samples at a time; each lane takes COMPONENTS components, one if A
+/// The kernel. `FULL`: A is a triangle, and the second moments are of all pairs of features; `RAW`: moments of x around
+/// the centre of the data, not of z = A·x + b around the component's centre. A group of LANES lanes shares SAMPLES samples at a time; each lane takes COMPONENTS components, one if A
 /// is a triangle. CAPACITY = LANES·COMPONENTS, NUMBERS = [`numbers`]·CAPACITY; MATRIX and SUMS are for D features.
 #[inline(always)]
 unsafe fn body<
-    M: Moments,
+    const RAW: bool,
+    const FULL: bool,
     const LANES: usize,
     const COMPONENTS: usize,
     const CAPACITY: usize,
@@ -90,7 +64,7 @@ unsafe fn body<
     let warps = block_dim() / WARP;
     let component = lane % LANES;
     // Shared memory: the sums of each warp, the parameters, the stages of each warp.
-    let values = values(D, M::FULL, CAPACITY);
+    let values = values(D, FULL, CAPACITY);
     let per_warp = values.next_multiple_of(2);
     let warp_sums = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
     let parameters = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
@@ -99,32 +73,32 @@ unsafe fn body<
     let step = grid_dim() * warps * WARP;
     let mut base = (block_idx() * warps + warp) * WARP;
     // SAFETY: at the start no thread reads the shared memory.
-    unsafe { stages.fetch(base, 0) };
+    stages.fetch(base, 0);
     counted!(for v in (lane..per_warp).step_by(WARP as usize) {
         // SAFETY: sums that only this warp uses.
-        unsafe { warp_sums.set(v, 0.0) };
+        warp_sums.set(v, 0.0);
     });
     // SAFETY: the parameters and their place have these sizes; lane l's components begin at number l·COMPONENTS.
-    let components = unsafe {
-        if by_value(D, M::FULL, CAPACITY) {
+    let components = {
+        if by_value(D, FULL, CAPACITY) {
             copy_parameters::<true, NUMBERS>(parameters, args);
         } else {
             copy_parameters::<false, NUMBERS>(parameters, args);
         }
         barrier!();
-        Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<M>(parameters.offset(component * COMPONENTS))
+        Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<FULL>(parameters.offset(component * COMPONENTS))
     };
     let mut of_lane = Lane::new(components);
     let mut stage = 0;
     let mut since_flush = 0;
     while base < columns.quads() {
         // SAFETY: all lanes have read the stage at the end of this loop.
-        unsafe { stages.fetch(base + step, stage ^ 1) };
+        stages.fetch(base + step, stage ^ 1);
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
         // SAFETY: stage and parameters have arrived; the weights are padded with zeros like the samples.
-        unsafe { of_lane.add_stage::<M, LANES, SAMPLES>(samples, columns, base, args.sample_weights) };
+        of_lane.add_stage::<RAW, FULL, LANES, SAMPLES>(samples, columns, base, args.sample_weights);
         base += step;
         stage ^= 1;
         since_flush += 1;
@@ -134,7 +108,7 @@ unsafe fn body<
                 let sums = of_lane.sums.take::<SUMS>(c);
                 // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next
                 // copy.
-                unsafe { flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE) };
+                flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE);
             });
         }
         // The next copy into this stage starts only when all lanes have read it.
@@ -143,11 +117,11 @@ unsafe fn body<
     let total = of_lane.total::<LANES>();
     if lane == 0 {
         // SAFETY: a place that only this warp uses.
-        unsafe { warp_sums.set(values - 1, total) };
+        warp_sums.set(values - 1, total);
     }
     barrier!();
     // SAFETY: the barrier made the sums of all warps visible.
-    unsafe { write_block_sums(args.partials, values, per_warp, warps as usize) };
+    write_block_sums(args.partials, values, per_warp, warps as usize);
 }
 
 /// Adds up the warps' sums into the block's.
@@ -158,49 +132,43 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
         let mut sum = 0.0;
         counted!(for warp in 0..warps {
-            // SAFETY: the caller guarantees it.
-            sum += unsafe { Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v) };
+            sum += Shared::<f64>::at(warp * per_warp * size_of::<f64>()).get(v);
         });
-        // SAFETY: the caller guarantees it.
-        unsafe { store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
+        store(partials.add(v * grid_dim() as usize + block_idx() as usize), sum);
     });
 }
 
-/// Samples that a group of lanes of `raw` takes at a time: as many as the registers hold.
-const fn raw_samples(d: usize) -> usize {
-    if d > 14 { 2 } else { 4 }
-}
-
-/// Samples that a group of lanes takes at a time if A is a triangle: as many as the registers hold.
-pub(crate) const fn full_samples(d: usize) -> usize {
+/// Samples that a group of lanes of `raw`, or with triangles, takes at a time: as many as the registers hold.
+pub(crate) const fn samples(d: usize) -> usize {
     if d > 14 { 2 } else { 4 }
 }
 
 macro_rules! instances {
     ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
-        // Lanes of a group, components of a lane, samples at a time.
-        instance!($raw8, Raw, 4, 2, { raw_samples($d) }, $d);
-        instance!($raw32, Raw, 16, 2, { raw_samples($d) }, $d);
-        instance!($diag8, Diagonal, 8, 1, 4, $d);
-        instance!($diag32, Diagonal, 32, 1, 4, $d);
-        instance!($full8, Full, 8, 1, { full_samples($d) }, $d);
-        instance!($full32, Full, 32, 1, { full_samples($d) }, $d);
+        // Moments, lanes of a group, components of a lane, samples at a time.
+        instance!($raw8, true, false, 4, 2, { samples($d) }, $d);
+        instance!($raw32, true, false, 16, 2, { samples($d) }, $d);
+        instance!($diag8, false, false, 8, 1, 4, $d);
+        instance!($diag32, false, false, 32, 1, 4, $d);
+        instance!($full8, false, true, 8, 1, { samples($d) }, $d);
+        instance!($full32, false, true, 32, 1, { samples($d) }, $d);
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $moments:ident, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
+    ($name:ident, $raw:literal, $full:literal, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
         kernels! {
             /// Computes each block's log-likelihood and sufficient statistics.
             $name: FusedArgs = body::<
-                $moments,
+                $raw,
+                $full,
                 $lanes,
                 $components,
                 { $lanes * $components },
                 { $samples },
                 $d,
-                { numbers($d, $moments::FULL) * $lanes * $components },
-                { matrix($d, $moments::FULL) },
-                { sums($d, $moments::FULL) },
+                { numbers($d, $full) * $lanes * $components },
+                { matrix($d, $full) },
+                { sums($d, $full) },
             >;
         }
     };

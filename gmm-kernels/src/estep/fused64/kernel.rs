@@ -1,5 +1,6 @@
 //! Loops over a lane's arrays have constant bounds, so that the arrays are registers.
 use super::*;
+use crate::estep::fused::kernel::likelihoods::sum_over_components;
 use crate::math::{Float, LogProduct64, float64, smaller, warp_sum};
 use crate::simt::*;
 
@@ -27,7 +28,7 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
             let mut to = self.own.offset(stage * FEATURES * TILE * 2);
             counted!(for j in 0..args.d {
                 // SAFETY: the pair exists, and the ring has a place for each lane, feature and stage.
-                unsafe { to.copy4(0, from.cast(), self.policy) };
+                to.copy4(0, from.cast(), self.policy);
                 from = from.wrapping_add(args.stride as usize);
                 to = to.offset(TILE * 2);
             });
@@ -41,23 +42,10 @@ impl<const FEATURES: usize> Stages<'_, FEATURES> {
     unsafe fn clear_the_rest(&self) {
         counted!(for j in self.args.d as usize..FEATURES {
             // SAFETY: inside the stages.
-            unsafe {
-                self.own.set4(j * TILE * 2, [0.0; 4]);
-                self.own.set4((FEATURES + j) * TILE * 2, [0.0; 4]);
-            }
+            self.own.set4(j * TILE * 2, [0.0; 4]);
+            self.own.set4((FEATURES + j) * TILE * 2, [0.0; 4]);
         });
     }
-}
-
-/// Sum of `x` over the lanes that share a sample.
-#[inline(always)]
-fn sum_over_components<const LANES: usize>(mut x: f64) -> f64 {
-    let mut by = LANES as u32 / 2;
-    while by > 0 {
-        x += x.shuffle_xor(by);
-        by /= 2;
-    }
-    x
 }
 
 /// Maximum of `x` over the lanes that share a sample.
@@ -89,8 +77,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
     /// Safety: the parameters are readable.
     #[inline(always)]
     unsafe fn load(parameters: *const f64, shifts: Shared<f64>, c: usize, capacity: usize) -> Self {
-        // SAFETY: the caller guarantees it.
-        let number = |at: usize| unsafe { f64::load(parameters.add(at * capacity + c)) };
+        let number = |at: usize| f64::load(parameters.add(at * capacity + c));
         let mut component = Self {
             scale: [0.0; FEATURES],
             shifts: shifts.offset(c),
@@ -129,8 +116,7 @@ impl<const FEATURES: usize> LaneComponent<FEATURES> {
                 by /= 2;
             }
             if lane < LANES {
-                // SAFETY: the caller guarantees it.
-                unsafe { to.set(row * LANES + lane, v) };
+                to.set(row * LANES + lane, v);
             }
         };
         write(0, self.count);
@@ -159,23 +145,21 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     let step = grid_dim() as u64 * warps as u64 * TILE as u64;
     let mut first = (block_idx() as u64 * warps as u64 + warp as u64) * TILE as u64;
     // SAFETY: at the start no lane reads the stages.
-    unsafe {
-        stages.clear_the_rest();
-        stages.fetch(first, 0);
-    }
+    stages.clear_the_rest();
+    stages.fetch(first, 0);
     counted!(for i in (thread_idx() as usize..FEATURES * LANES).step_by(block_dim() as usize) {
         // SAFETY: the numbers behind the scales, which have a place in shared memory.
-        unsafe { shifts.set(i, f64::load(args.parameters.add(FEATURES * LANES + i))) };
+        shifts.set(i, f64::load(args.parameters.add(FEATURES * LANES + i)));
     });
     barrier!();
     // SAFETY: the parameters have these sizes.
-    let mut component = unsafe { LaneComponent::<FEATURES>::load(args.parameters, shifts, c, LANES) };
+    let mut component = LaneComponent::<FEATURES>::load(args.parameters, shifts, c, LANES);
     let mut product = LogProduct64::new();
     let mut stage = 0;
     // The bound is the same for all lanes of a warp, so that all take part in the exchanges.
     while first < args.n {
         // SAFETY: all lanes have read the stage at the end of this loop.
-        unsafe { stages.fetch(first + step, stage ^ 1) };
+        stages.fetch(first + step, stage ^ 1);
         copies_wait_but_one();
         warp_sync();
         let samples = stages.ring.offset(stage * FEATURES * TILE);
@@ -189,7 +173,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
             let mut q = [component.seed; PAIR];
             counted!(for j in 0..FEATURES {
                 // SAFETY: samples of the stage, which has arrived, and shifts, which are there since the barrier.
-                let (x, shift) = unsafe { (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES)) };
+                let (x, shift) = (samples.get_pair(j * TILE + at), component.shifts.get(j * LANES));
                 counted!(for p in 0..PAIR {
                     z[p][j] = fma64(component.scale[j], x[p], shift);
                     q[p] = fma64(-z[p][j], z[p][j], q[p]);
@@ -206,7 +190,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                 let power = q - top[p];
                 let power = if power > LEAST { power } else { LEAST };
                 likelihood[p] = component.weight * float64::exp2_normal(power);
-                sum[p] = sum_over_components::<LANES>(likelihood[p]);
+                sum[p] = sum_over_components::<f64, LANES>(likelihood[p]);
             });
             let mut r = [0.0; PAIR];
             counted!(for p in 0..PAIR {
@@ -219,7 +203,7 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
                 } else {
                     let weight = if exists {
                         // SAFETY: the sample exists.
-                        unsafe { f64::load(args.sample_weights.add(sample as usize + p)) }
+                        f64::load(args.sample_weights.add(sample as usize + p))
                     } else {
                         0.0
                     };
@@ -239,21 +223,19 @@ unsafe fn body<const LANES: usize, const FEATURES: usize>(args: &Fused64Args) {
     // The first lane of each group counts the samples that its lanes share.
     let total = warp_sum(if c == 0 { product.sum() } else { 0.0 });
     // SAFETY: places that only this warp uses.
-    unsafe {
-        component.write::<LANES>(warp_sums);
-        if lane == 0 {
-            warp_sums.set(values - 1, total);
-        }
+    component.write::<LANES>(warp_sums);
+    if lane == 0 {
+        warp_sums.set(values - 1, total);
     }
     barrier!();
     counted!(for v in (thread_idx() as usize..values).step_by(block_dim() as usize) {
         let mut sum = 0.0;
         counted!(for warp in 0..warps as usize {
             // SAFETY: the barrier made the sums of all warps visible.
-            sum += unsafe { all_sums.get(warp * per_warp + v) };
+            sum += all_sums.get(warp * per_warp + v);
         });
         // SAFETY: a place for each value and block.
-        unsafe { store(args.partials.add(v * grid_dim() as usize + block_idx() as usize), sum) };
+        store(args.partials.add(v * grid_dim() as usize + block_idx() as usize), sum);
     });
 }
 

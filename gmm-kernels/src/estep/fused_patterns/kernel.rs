@@ -2,9 +2,9 @@ use super::*;
 use crate::data::QUAD;
 use crate::estep::fused::kernel::components::Components;
 use crate::estep::fused::kernel::lane::Lane;
+use crate::estep::fused::kernel::samples as samples_at_once;
 use crate::estep::fused::kernel::stages::Stages;
 use crate::estep::fused::kernel::sums::add_lanes;
-use crate::estep::fused::kernel::{Full, full_samples};
 use crate::estep::fused::{matrix, numbers, sums};
 use crate::patterns::SLICE;
 use crate::simt::*;
@@ -28,7 +28,7 @@ unsafe fn body<
     let parameters = Shared::<f32>::at(0);
     let ring = parameters.offset(NUMBERS);
     // SAFETY: the slice exists.
-    let (first, end, pattern) = unsafe {
+    let (first, end, pattern) = {
         let slice = args.slices.add(slice * SLICE);
         (load_u32(slice), load_u32(slice.add(1)), load_u32(slice.add(2)))
     };
@@ -47,29 +47,26 @@ unsafe fn body<
     let stages = Stages::<D> { columns, ring, lane, cached, streamed };
     let mut base = 0;
     // SAFETY: at the start no thread reads the shared memory; the pattern has parameters.
-    unsafe {
-        stages.fetch_by::<true>(base, 0);
-        let from = args
-            .parameters
-            .wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
-        counted!(for i in (lane..NUMBERS).step_by(WARP as usize) {
-            parameters.set(i, load(from.add(i)));
-        });
-    }
+    stages.fetch_by::<true>(base, 0);
+    let from =
+        args.parameters.wrapping_add((pattern - args.of_patterns.first) as usize * args.of_patterns.stride as usize);
+    counted!(for i in (lane..NUMBERS).step_by(WARP as usize) {
+        parameters.set(i, load(from.add(i)));
+    });
     warp_sync();
     // SAFETY: the parameters have arrived, and lane l's component is number l.
-    let components = unsafe { Components::<1, LANES, D, MATRIX>::load::<Full>(parameters.offset(component)) };
+    let components = Components::<1, LANES, D, MATRIX>::load::<true>(parameters.offset(component));
     let mut of_lane = Lane::new(components);
     let mut stage = 0;
     while base < columns.quads() {
         // SAFETY: all lanes have read the stage at the end of this loop.
-        unsafe { stages.fetch_by::<true>(base + WARP, stage ^ 1) };
+        stages.fetch_by::<true>(base + WARP, stage ^ 1);
         copies_wait_but_one();
         warp_sync();
         let samples = stages.stage(stage);
         // SAFETY: the stage has arrived; the parameters are in shared memory; there are weights for the stage's
         // samples, or for the padding behind the last.
-        unsafe { of_lane.add_stage::<Full, LANES, SAMPLES>(samples, columns, base, sample_weights) };
+        of_lane.add_stage::<false, true, LANES, SAMPLES>(samples, columns, base, sample_weights);
         base += WARP;
         stage ^= 1;
         // The next copy into this stage starts after all lanes have read it.
@@ -77,15 +74,13 @@ unsafe fn body<
     }
     let to = args.sums.wrapping_add(slice * SUMS * LANES);
     // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of the slice.
-    unsafe {
-        add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| {
-            store(to.add(at), sum)
-        })
-    };
+    add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| {
+        store(to.add(at), sum)
+    });
     let total = of_lane.total::<LANES>();
     if lane == 0 {
         // SAFETY: a place for each slice.
-        unsafe { store(args.totals.add(slice), total) };
+        store(args.totals.add(slice), total);
     }
 }
 
@@ -101,7 +96,7 @@ macro_rules! instance {
             /// Computes each slice's log-likelihood and sufficient statistics.
             $name: FusedPatternsArgs = body::<
                 $lanes,
-                { full_samples($d) },
+                { samples_at_once($d) },
                 $d,
                 { numbers($d, true) * $lanes },
                 { matrix($d, true) },

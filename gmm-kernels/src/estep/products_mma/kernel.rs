@@ -4,8 +4,6 @@ mod weigh;
 use super::*;
 use crate::math::{Float, ROWS_OF_TILE, butterfly};
 use crate::simt::*;
-pub use exponents::*;
-pub use weigh::*;
 
 /// Tiles of 8 columns of a warp.
 const COLUMN_TILES: usize = COLUMNS / 8;
@@ -65,11 +63,8 @@ pub(crate) fn sums_of_quads<const QUADS: usize>(sums: [f32; 2]) -> [f32; 2] {
 /// Safety: the place is valid, and no other thread accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_sum(to: *mut f64, sum: impl Into<f64>, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let before = if add { load(to) } else { 0.0 };
-        store(to, before + sum.into());
-    }
+    let before = if add { load(to) } else { 0.0 };
+    store(to, before + sum.into());
 }
 
 #[inline(always)]
@@ -81,11 +76,8 @@ pub(crate) fn one() -> Feature {
 /// Safety: both places exist, and only this thread accesses them.
 #[inline(always)]
 unsafe fn set_product(to: Shared<Halves>, low: usize, product: Feature) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        to.set2(0, [product[0], product[1]]);
-        to.set2(low, [product[2], product[3]]);
-    }
+    to.set2(0, [product[0], product[1]]);
+    to.set2(low, [product[2], product[3]]);
 }
 
 kernel! {
@@ -100,12 +92,10 @@ kernel! {
             let (component, product) = (row % components, product % STEP);
             let place = coefficient_place(component, product / 8) + product % 8 / 2;
             let to = args.halves.wrapping_add(stage * shape.coefficients_stage() + place);
-            // SAFETY: the caller guarantees it; only this thread writes these places.
-            unsafe {
-                let [high, low] = split_halves(load(from), load(from.add(1)));
-                store(to, high);
-                store(to.add(components * COEFFICIENT_ROW), low);
-            }
+            // SAFETY: only this thread writes these places.
+            let [high, low] = split_halves(load(from), load(from.add(1)));
+            store(to, high);
+            store(to.add(components * COEFFICIENT_ROW), low);
         });
     }
 }

@@ -3,12 +3,10 @@ mod operands;
 mod weigh;
 
 use super::*;
-use crate::estep::products_mma::store_sum;
+use crate::estep::products_mma::kernel::store_sum;
 use crate::math::smaller;
 use crate::simt::*;
-pub use exponents::*;
 pub use operands::*;
-pub use weigh::*;
 
 /// Two barriers for each of `AHEAD` places in shared memory, at offset `bytes`. Copies arrive at the first; `of_warp`
 /// threads of each warp arrive at the second when they have read the place.
@@ -36,11 +34,8 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn init(self) {
         counted!(for place in 0..AHEAD as u32 {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                self.full(place).init(1);
-                self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
-            }
+            self.full(place).init(1);
+            self.empty(place).init(MULTIPLYING / WARP * self.of_warp);
         });
     }
 
@@ -51,12 +46,9 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn claim(self, number: u32, bytes: usize) -> u32 {
         let place = number % AHEAD as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
-            if thread().is_multiple_of(WARP) {
-                self.full(place).expect(bytes as u32);
-            }
+        self.empty(place).wait((number / AHEAD as u32 % 2) ^ 1);
+        if thread().is_multiple_of(WARP) {
+            self.full(place).expect(bytes as u32);
         }
         warp_sync();
         place
@@ -69,8 +61,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn arrived(self, number: u32) -> u32 {
         let place = number % AHEAD as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.full(place).wait(number / AHEAD as u32 % 2) };
+        self.full(place).wait(number / AHEAD as u32 % 2);
         place
     }
 
@@ -81,8 +72,7 @@ impl<const AHEAD: usize> Places<AHEAD> {
     #[inline(always)]
     pub unsafe fn release(self, place: u32) {
         if self.of_warp == WARP || thread().is_multiple_of(WARP) {
-            // SAFETY: the caller guarantees it.
-            unsafe { self.empty(place).arrive() };
+            self.empty(place).arrive();
         }
     }
 }

@@ -77,11 +77,11 @@ impl<'a> PatchBlock<'a> {
         let (first, features) = (self.first_feature(), self.features() as usize);
         counted!(for c in (thread_idx() as usize..shape.places()).step_by(block_dim() as usize) {
             // SAFETY: inside.
-            unsafe { self.counts.set(c, 0.0) };
+            self.counts.set(c, 0.0);
         });
         counted!(for c in (thread_idx() as usize..self.tiles() as usize * COMPONENTS).step_by(block_dim() as usize) {
             // SAFETY: weights of all components; inside.
-            unsafe { self.weights.set(c, load(args.weights.add(self.tile as usize * COMPONENTS + c))) };
+            self.weights.set(c, load(args.weights.add(self.tile as usize * COMPONENTS + c)));
         });
         // Features behind D are the number one.
         counted!(for c in
@@ -90,7 +90,7 @@ impl<'a> PatchBlock<'a> {
             let (stage, feature, at) = (c / STAGE / features, first + (c / STAGE % features) as u32, c % STAGE);
             if feature >= shape.d {
                 // SAFETY: inside; copies do not touch these rows.
-                unsafe { self.stages.set(stage * shape.stage() + self.row(feature) * PITCH + at, 1.0) };
+                self.stages.set(stage * shape.stage() + self.row(feature) * PITCH + at, 1.0);
             }
         });
         if CENTRAL {
@@ -101,10 +101,8 @@ impl<'a> PatchBlock<'a> {
                 let k = self.tile as usize * COMPONENTS + component;
                 let at = component * features + self.row(feature);
                 // SAFETY: centres of all components; inside.
-                unsafe {
-                    let from = args.centres.wrapping_add(k * shape.d as usize + feature as usize);
-                    self.centres.set(at, if feature < shape.d { load(from) } else { 0.0 });
-                }
+                let from = args.centres.wrapping_add(k * shape.d as usize + feature as usize);
+                self.centres.set(at, if feature < shape.d { load(from) } else { 0.0 });
             });
         }
     }
@@ -119,10 +117,8 @@ impl<'a> PatchBlock<'a> {
             let (feature, quad) = (self.first_feature() + c / QUADS as u32, c % QUADS as u32);
             if feature < self.shape.d {
                 // SAFETY: columns extend to whole stages; the stage has a row for the feature.
-                unsafe {
-                    let from = args.columns.quad(first + quad, feature as usize);
-                    to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
-                }
+                let from = args.columns.quad(first + quad, feature as usize);
+                to.copy4(self.row(feature) * PITCH + QUAD * quad as usize, from, policy);
             }
         });
         let Exponents { q, stride, .. } = args.exponents;
@@ -133,7 +129,7 @@ impl<'a> PatchBlock<'a> {
             let k = self.tile as usize * COMPONENTS + component;
             let from = q.wrapping_add(k * stride as usize + sample + QUAD * quad);
             // SAFETY: a row for each component.
-            unsafe { to.copy4(component * PITCH + QUAD * quad, from, policy) };
+            to.copy4(component * PITCH + QUAD * quad, from, policy);
         });
     }
 
@@ -144,7 +140,7 @@ impl<'a> PatchBlock<'a> {
         let Exponents { normalisers, stride, .. } = self.args.exponents;
         let from = normalisers.wrapping_add(number as usize * STAGE + QUAD * (thread_idx() as usize % QUADS));
         // SAFETY: two rows for the samples.
-        unsafe { [load4(from, policy_keep()), load4(from.wrapping_add(stride as usize), policy_keep())] }
+        [load4(from, policy_keep()), load4(from.wrapping_add(stride as usize), policy_keep())]
     }
 
     /// Turns the exponents that this thread copied into responsibilities, in place, and adds them to the counts.
@@ -156,26 +152,24 @@ impl<'a> PatchBlock<'a> {
             let component = (c / QUADS as u32) as usize;
             let place = component * PITCH + QUAD * quad;
             // SAFETY: places that only this thread uses.
-            unsafe {
-                let q = r.get4(place);
-                let w = self.weights.get(component);
-                let [top, factor] = normalisers;
-                let mut v = [0.0f32; QUAD];
-                let mut total = 0.0;
-                let mut most = 0.0;
-                counted!(for p in 0..QUAD {
-                    // The exponents of components behind K were never written.
-                    let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
-                    v[p] = if r >= NEGLIGIBLE { r } else { 0.0 };
-                    total += v[p];
-                    most = max(most, v[p]);
-                });
-                r.set4(place, v);
-                self.counts.set(c as usize, self.counts.get(c as usize) + total);
-                // A place for each quad and component; the components of a tile are neighbours.
-                let (t, k) = (component / COMPONENTS, component % COMPONENTS);
-                largest.set((t * QUADS + quad) * COMPONENTS + k, most);
-            }
+            let q = r.get4(place);
+            let w = self.weights.get(component);
+            let [top, factor] = normalisers;
+            let mut v = [0.0f32; QUAD];
+            let mut total = 0.0;
+            let mut most = 0.0;
+            counted!(for p in 0..QUAD {
+                // The exponents of components behind K were never written.
+                let r = if w > 0.0 { w * exp2(q[p] - top[p]) * factor[p] } else { 0.0 };
+                v[p] = if r >= NEGLIGIBLE { r } else { 0.0 };
+                total += v[p];
+                most = max(most, v[p]);
+            });
+            r.set4(place, v);
+            self.counts.set(c as usize, self.counts.get(c as usize) + total);
+            // A place for each quad and component; the components of a tile are neighbours.
+            let (t, k) = (component / COMPONENTS, component % COMPONENTS);
+            largest.set((t * QUADS + quad) * COMPONENTS + k, most);
         });
     }
 
@@ -188,15 +182,13 @@ impl<'a> PatchBlock<'a> {
         const { assert!(COMPONENTS * QUADS == WARP as usize && QUADS == 4) };
         counted!(for c in (thread_idx()..self.tiles() * (COMPONENTS * QUADS) as u32).step_by(block_dim()) {
             // SAFETY: only this thread counts in this place.
-            let count = unsafe { self.counts.get(c as usize) };
+            let count = self.counts.get(c as usize);
             let other = |lane: u32| f32::from_bits(shuffle_xor_u32(count.to_bits(), lane));
             let (second, third, fourth) = (other(1), other(2), other(3));
-            // SAFETY: as above.
-            unsafe { self.counts.set(c as usize, 0.0) };
+            self.counts.set(c as usize, 0.0);
             if c.is_multiple_of(QUADS as u32) {
                 let component = self.tile as usize * COMPONENTS + (c / QUADS as u32) as usize;
-                // SAFETY: the caller guarantees it.
-                unsafe { move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add) };
+                move_sums(to.wrapping_add(component), 1, &mut [count + second + third + fourth], add);
             }
         });
     }
@@ -210,13 +202,11 @@ unsafe fn move_sums<const V: usize>(to: *mut f64, step: usize, values: &mut [f32
     // All reads come before the first write, so that they overlap.
     let mut v = 0;
     while add && v < V {
-        // SAFETY: the caller guarantees it.
-        sums[v] = unsafe { load(to.wrapping_add(v * step)) };
+        sums[v] = load(to.wrapping_add(v * step));
         v += 1;
     }
     counted!(for v in 0..V {
-        // SAFETY: the caller guarantees it.
-        unsafe { store(to.wrapping_add(v * step), sums[v] + values[v] as f64) };
+        store(to.wrapping_add(v * step), sums[v] + values[v] as f64);
         values[v] = 0.0;
     });
 }
@@ -242,9 +232,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     while ahead + 1 < shape.stages {
         if number + ahead * args.slices < all {
             // SAFETY: at the start no stage is in use.
-            unsafe {
-                block.fetch(block.stages.offset(ahead as usize * shape.stage()), number + ahead * args.slices);
-            }
+            block.fetch(block.stages.offset(ahead as usize * shape.stage()), number + ahead * args.slices);
         }
         copies_commit();
         ahead += 1;
@@ -252,10 +240,10 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
     let mut normalisers = [[0.0f32; QUAD]; 2];
     if number < all {
         // SAFETY: the stage exists.
-        normalisers = unsafe { block.normalisers(number) };
+        normalisers = block.normalisers(number);
     }
     // SAFETY: at the start only copies use the shared memory; the arguments are as documented.
-    let task = unsafe {
+    let task = {
         block.prepare::<CENTRAL>();
         PatchTask::of_thread::<FULL>(&block)
     };
@@ -277,7 +265,7 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         let largest = block.largest.offset(half * shape.places());
         wait_for_stage(shape.stages);
         // SAFETY: this thread's copies have arrived; no thread reads this half of `largest` since the last barrier.
-        unsafe { block.responsibilities(r, largest, normalisers) };
+        block.responsibilities(r, largest, normalisers);
         barrier!();
         let next = number + args.slices;
         let last = number + ahead * args.slices;
@@ -285,12 +273,11 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
             // The place of the previous stage.
             let free = if place == 0 { ahead } else { place - 1 };
             // SAFETY: all threads have passed the barrier, so none computes on that stage.
-            unsafe { block.fetch(block.stages.offset(free as usize * shape.stage()), last) };
+            block.fetch(block.stages.offset(free as usize * shape.stage()), last);
         }
         copies_commit();
         if next < all {
-            // SAFETY: the stage exists.
-            normalisers = unsafe { block.normalisers(next) };
+            normalisers = block.normalisers(next);
         }
         let r = r.offset(task.tile as usize * COMPONENTS * PITCH);
         let largest = largest.offset(task.tile as usize * COMPONENTS * QUADS);
@@ -299,12 +286,10 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
         let quads = if left < QUADS as u32 { left as usize } else { QUADS };
         counted!(for quad in 0..quads {
             // SAFETY: responsibilities and features of the stage, which the barrier made visible.
-            unsafe {
-                let (a, b) = (largest.get4(quad * COMPONENTS), largest.get4(quad * COMPONENTS + 4));
-                let most = max(max(max(a[0], a[1]), max(a[2], a[3])), max(max(b[0], b[1]), max(b[2], b[3])));
-                if warp_any(task.works && most > 0.0) {
-                    task.add_quad::<FULL, CENTRAL>(&mut sums, samples, r, quad, (centres, features));
-                }
+            let (a, b) = (largest.get4(quad * COMPONENTS), largest.get4(quad * COMPONENTS + 4));
+            let most = max(max(max(a[0], a[1]), max(a[2], a[3])), max(max(b[0], b[1]), max(b[2], b[3])));
+            if warp_any(task.works && most > 0.0) {
+                task.add_quad::<FULL, CENTRAL>(&mut sums, samples, r, quad, (centres, features));
             }
         });
         place = if place == ahead { 0 } else { place + 1 };
@@ -318,13 +303,13 @@ unsafe fn body<const FULL: bool, const CENTRAL: bool>(args: &WeightedSumsArgs) {
                 let mut to = to.wrapping_add(index);
                 counted!(for k in 0..COMPONENTS {
                     // SAFETY: a place for each sum of each task.
-                    unsafe { move_sums(to, tasks, &mut sums[k], add) };
+                    move_sums(to, tasks, &mut sums[k], add);
                     to = to.wrapping_add(VALUES * tasks);
                 });
             }
             if block.patch == 0 {
                 // SAFETY: a place for each component, which only the blocks of the first patches use.
-                unsafe { block.move_counts(to.wrapping_add(COMPONENTS * VALUES * tasks), add) };
+                block.move_counts(to.wrapping_add(COMPONENTS * VALUES * tasks), add);
             }
             add = true;
         }

@@ -2,10 +2,9 @@ mod outer;
 mod whiten;
 
 use super::*;
-use crate::estep::products_mma::{multiply_tiles, split_feature, store_sum, sums_of_quads};
+use crate::estep::products_mma::kernel::{multiply_tiles, split_feature, store_sum, sums_of_quads};
 use crate::math::Float;
 use crate::simt::*;
-pub use outer::*;
 pub use whiten::*;
 
 /// Adds sums of the tensor cores to the warp's, for a pair of tiles of eight columns.
@@ -37,15 +36,13 @@ kernel! {
             let row = BAND * band + TILE * half + lane / 4 + 8 * (number % 2);
             let column = TILE * tile + 2 * (lane % 4) + 8 * (number / 2);
             let from = args.matrices.wrapping_add(component * (d * (d + 1) / 2) + row * (row + 1) / 2 + column);
-            // SAFETY: the caller guarantees it; only this thread writes the places.
-            unsafe {
-                let first = if row < d && column <= row { load(from) } else { 0.0 };
-                let second = if row < d && column < row { load(from.add(1)) } else { 0.0 };
-                let [high, low] = split_halves(first, second);
-                let to = args.fragments.wrapping_add(component * of_component + pair * FRAGMENTS + half * (FRAGMENTS / 2) + 4 * lane + number);
-                store(to, high);
-                store(to.add(FRAGMENTS / 4), low);
-            }
+            // SAFETY: only this thread writes the places.
+            let first = if row < d && column <= row { load(from) } else { 0.0 };
+            let second = if row < d && column < row { load(from.add(1)) } else { 0.0 };
+            let [high, low] = split_halves(first, second);
+            let to = args.fragments.wrapping_add(component * of_component + pair * FRAGMENTS + half * (FRAGMENTS / 2) + 4 * lane + number);
+            store(to, high);
+            store(to.add(FRAGMENTS / 4), low);
         });
     }
 }

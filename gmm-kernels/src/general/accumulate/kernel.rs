@@ -22,11 +22,8 @@ impl Slice {
             let first = number * args.slice;
             return Self { number, first, end: smaller(first + args.slice, args.n) };
         }
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let range = args.table.add(number as usize * SLICE);
-            Self { number, first: load_u32(range) - args.first, end: load_u32(range.add(1)) - args.first }
-        }
+        let range = args.table.add(number as usize * SLICE);
+        Self { number, first: load_u32(range) - args.first, end: load_u32(range.add(1)) - args.first }
     }
 
     /// Writes a number's sum over the slice, or adds it to the number there.
@@ -35,10 +32,8 @@ impl Slice {
     unsafe fn store<T>(self, args: &AccumulateArgs<T>, number: usize, sum: f64) {
         // `load_fresh` reads only under the condition. A compiler may move `load` in front of it, where no sum has been
         // written yet. SAFETY: a place for each number and slice.
-        unsafe {
-            let to = args.partials.add(number * args.partials_stride as usize + self.number as usize);
-            store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
-        }
+        let to = args.partials.add(number * args.partials_stride as usize + self.number as usize);
+        store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
     }
 }
 
@@ -83,7 +78,7 @@ impl<'a, T: Float> Task<'a, T> {
         counted!(for f in 0..N {
             if first + f < d && component < self.args.k as usize {
                 // SAFETY: a feature of the component.
-                centres[f] = unsafe { T::load(self.args.centres.add(component * d + first + f)) };
+                centres[f] = T::load(self.args.centres.add(component * d + first + f));
             } else if first + f == d {
                 centres[f] = behind;
             }
@@ -98,7 +93,7 @@ impl<'a, T: Float> Task<'a, T> {
         counted!(for f in 0..N {
             if first + f < self.args.d as usize {
                 // SAFETY: a feature of a sample.
-                x[f] = unsafe { T::load(self.args.x.add((first + f) * self.args.stride as usize + i)) };
+                x[f] = T::load(self.args.x.add((first + f) * self.args.stride as usize + i));
             }
         });
         x
@@ -109,7 +104,7 @@ impl<'a, T: Float> Task<'a, T> {
     unsafe fn responsibility(self, component: usize, i: usize) -> T {
         if i < self.end as usize && component < self.args.k as usize {
             // SAFETY: the sample exists.
-            unsafe { T::load(self.args.r.add(component * self.args.r_stride as usize + i)) }
+            T::load(self.args.r.add(component * self.args.r_stride as usize + i))
         } else {
             T::ZERO
         }
@@ -148,18 +143,15 @@ impl<T: Float> Tile<T> for Triangle<T> {
     #[inline(always)]
     unsafe fn new(task: Task<'_, T>) -> Self {
         // With −1 as the centre behind the last feature, u = x − c is one there. SAFETY: the caller guarantees it.
-        unsafe {
-            Self {
-                rows: task.centres(task.component, task.rows, -T::ONE),
-                columns: task.centres(task.component, task.columns, -T::ONE),
-            }
+        Self {
+            rows: task.centres(task.component, task.rows, -T::ONE),
+            columns: task.centres(task.component, task.columns, -T::ONE),
         }
     }
 
     #[inline(always)]
     unsafe fn read(task: Task<'_, T>, i: usize) -> Self::Sample {
-        // SAFETY: the caller guarantees it.
-        unsafe { (task.responsibility(task.component, i), task.features(i, task.rows), task.features(i, task.columns)) }
+        (task.responsibility(task.component, i), task.features(i, task.rows), task.features(i, task.columns))
     }
 
     #[inline(always)]
@@ -190,8 +182,8 @@ impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
     unsafe fn new(task: Task<'_, T>) -> Self {
         let mut centres = [[T::ZERO; SIDE]; SIDE];
         counted!(for c in 0..SIDE {
-            // SAFETY: the caller guarantees it; behind K there are zeros.
-            centres[c] = unsafe { task.centres(task.component + c, task.rows, T::ZERO) };
+            // SAFETY: behind K there are zeros.
+            centres[c] = task.centres(task.component + c, task.rows, T::ZERO);
         });
         Self { centres }
     }
@@ -200,11 +192,9 @@ impl<T: Float, const GAPS: bool> Tile<T> for Diagonals<T, GAPS> {
     unsafe fn read(task: Task<'_, T>, i: usize) -> Self::Sample {
         let mut r = [T::ZERO; SIDE];
         counted!(for c in 0..SIDE {
-            // SAFETY: the caller guarantees it.
-            r[c] = unsafe { task.responsibility(task.component + c, i) };
+            r[c] = task.responsibility(task.component + c, i);
         });
-        // SAFETY: as above.
-        (unsafe { task.features(i, task.rows) }, r)
+        (task.features(i, task.rows), r)
     }
 
     #[inline(always)]
@@ -243,11 +233,11 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool, const AT_ONCE: usize>(arg
     counted!(for at in (block_idx() * warps + warp..units.get() * args.slices).step_by(grid_dim() * warps) {
         let unit = at % units;
         // SAFETY: the slice exists.
-        let slice = unsafe { Slice::of(args, at / units) };
+        let slice = Slice::of(args, at / units);
         let (mut i, end) = (slice.first, slice.end);
         let task = Task::new::<FULL>(args, (unit / tiles) as usize, unit % tiles, end);
         // SAFETY: the component exists.
-        let tile = unsafe { S::new(task) };
+        let tile = S::new(task);
         let mut totals = [0.0f64; 2];
         // The bounds are the same for all lanes, so that all take part in the shuffles.
         while i < end {
@@ -256,8 +246,7 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool, const AT_ONCE: usize>(arg
             while i < stop {
                 let mut samples = [S::NOTHING; AT_ONCE];
                 counted!(for s in 0..AT_ONCE {
-                    // SAFETY: the caller guarantees it.
-                    samples[s] = unsafe { S::read(task, (i + s as u32 * WARP) as usize + lane) };
+                    samples[s] = S::read(task, (i + s as u32 * WARP) as usize + lane);
                 });
                 counted!(for s in 0..AT_ONCE {
                     tile.add(samples[s], &mut sums);
@@ -271,7 +260,7 @@ unsafe fn body<T: Float, S: Tile<T>, const FULL: bool, const AT_ONCE: usize>(arg
         }
         counted!(for s in 0..2 {
             // SAFETY: a number of the tile that this lane holds.
-            unsafe { slice.store(args, unit as usize * NUMBERS + lane * 2 + s, totals[s]) };
+            slice.store(args, unit as usize * NUMBERS + lane * 2 + s, totals[s]);
         });
     });
 }

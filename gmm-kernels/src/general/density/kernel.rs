@@ -21,7 +21,7 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
         let mut z = [[T::ZERO; QUAD]; ROWS];
         if !AROUND_MEANS {
             // SAFETY: the shifts are padded to whole panels.
-            let shifts = unsafe { [T::load4(b.add(row)), T::load4(b.add(row + 4))] };
+            let shifts = [T::load4(b.add(row)), T::load4(b.add(row + 4))];
             counted!(for r in 0..ROWS {
                 z[r] = [shifts[r / 4][r % 4]; QUAD];
             });
@@ -29,11 +29,10 @@ unsafe fn full<T: Float, const AROUND_MEANS: bool>(
         let end = columns(row, d);
         counted!(for j in 0..end {
             // SAFETY: column j of the panel and of the samples.
-            let (mut xs, column) =
-                unsafe { (T::load4(x.add(j * args.stride as usize)), [T::load4(a), T::load4(a.add(4))]) };
+            let (mut xs, column) = (T::load4(x.add(j * args.stride as usize)), [T::load4(a), T::load4(a.add(4))]);
             if AROUND_MEANS {
                 // SAFETY: a number for each feature.
-                let mean = unsafe { T::load(b.add(j)) };
+                let mean = T::load(b.add(j));
                 counted!(for p in 0..QUAD {
                     xs[p] = xs[p] - mean;
                 });
@@ -70,14 +69,14 @@ unsafe fn diagonals<T: Float, const GROUPS: usize, const GAPS: bool, const AROUN
     let mut q = [[[T::ZERO; QUAD]; COMPONENTS]; GROUPS];
     counted!(for g in 0..GROUPS {
         // SAFETY: the seeds are padded to whole groups.
-        let seeds = unsafe { T::load4(args.seeds.add((group + g) * COMPONENTS)) };
+        let seeds = T::load4(args.seeds.add((group + g) * COMPONENTS));
         counted!(for c in 0..COMPONENTS {
             q[g][c] = [seeds[c]; QUAD];
         });
     });
     counted!(for j in 0..args.d as usize {
         // SAFETY: feature j of the samples.
-        let mut xs = unsafe { T::load_apart(x.add(j * args.stride as usize), TILE / 2) };
+        let mut xs = T::load_apart(x.add(j * args.stride as usize), TILE / 2);
         let mut observed = [T::ONE; QUAD];
         if GAPS {
             counted!(for p in 0..QUAD {
@@ -87,7 +86,7 @@ unsafe fn diagonals<T: Float, const GROUPS: usize, const GAPS: bool, const AROUN
         written_out!(for g in 0..GROUPS {
             let at = ab.wrapping_add(g * args.matrix_stride as usize + j * numbers(GAPS) * COMPONENTS);
             // SAFETY: feature j of the group.
-            let (a, b, constants) = unsafe {
+            let (a, b, constants) = {
                 let constants = if GAPS { T::load4(at.add(2 * COMPONENTS)) } else { [T::ZERO; COMPONENTS] };
                 (T::load4(at), T::load4(at.add(COMPONENTS)), constants)
             };
@@ -113,7 +112,7 @@ unsafe fn diagonals<T: Float, const GROUPS: usize, const GAPS: bool, const AROUN
             let component = (group + g) * COMPONENTS + c;
             if component < args.k as usize {
                 // SAFETY: the component exists, and the samples or their padding.
-                unsafe { T::store_apart(out.add(component * args.q_stride as usize), TILE / 2, q[g][c]) };
+                T::store_apart(out.add(component * args.q_stride as usize), TILE / 2, q[g][c]);
             }
         });
     });
@@ -132,21 +131,19 @@ unsafe fn body<T: Float, const FULL: bool, const GAPS: bool, const AROUND_MEANS:
     counted!(for task in (block_idx() * of_block + warp..end).step_by(warps) {
         let (tile, unit) = ((task / units) as usize, (task % units) as usize);
         // SAFETY: samples and components that exist, or their padding.
-        unsafe {
-            if FULL {
-                let sample = tile * TILE + QUAD * lane;
-                if sample < args.n as usize {
-                    let (x, at) = (args.x.wrapping_add(sample), args.of_quads.offset(sample / QUAD));
-                    let matrix = args.matrices.add(at + unit * args.matrix_stride as usize);
-                    let b = args.shifts.add(at + unit * (args.d as usize).next_multiple_of(ROWS));
-                    let q = full::<T, AROUND_MEANS>(args, matrix, b, x, T::load(args.seeds.add(at + unit)));
-                    T::store4(args.q.add(unit * args.q_stride as usize + sample), q);
-                }
-            } else if (unit + 1) * GROUPS <= groups as usize {
-                diagonals::<T, GROUPS, GAPS, AROUND_MEANS>(args, tile, unit * GROUPS);
-            } else {
-                diagonals::<T, 1, GAPS, AROUND_MEANS>(args, tile, unit * GROUPS);
+        if FULL {
+            let sample = tile * TILE + QUAD * lane;
+            if sample < args.n as usize {
+                let (x, at) = (args.x.wrapping_add(sample), args.of_quads.offset(sample / QUAD));
+                let matrix = args.matrices.add(at + unit * args.matrix_stride as usize);
+                let b = args.shifts.add(at + unit * (args.d as usize).next_multiple_of(ROWS));
+                let q = full::<T, AROUND_MEANS>(args, matrix, b, x, T::load(args.seeds.add(at + unit)));
+                T::store4(args.q.add(unit * args.q_stride as usize + sample), q);
             }
+        } else if (unit + 1) * GROUPS <= groups as usize {
+            diagonals::<T, GROUPS, GAPS, AROUND_MEANS>(args, tile, unit * GROUPS);
+        } else {
+            diagonals::<T, 1, GAPS, AROUND_MEANS>(args, tile, unit * GROUPS);
         }
     });
 }

@@ -57,7 +57,7 @@ impl<T: Float> Part<'_, T> {
             let k = self.first + i * self.args.parts;
             if k < self.args.k {
                 // SAFETY: sample and component exist.
-                self.held[i as usize] = unsafe { load(self.q(k)) };
+                self.held[i as usize] = load(self.q(k));
             }
         });
         self
@@ -78,15 +78,14 @@ impl<T: Float> Part<'_, T> {
             counted!(for i in 0..AT_ONCE {
                 if first + i * parts < k {
                     // SAFETY: sample and component exist.
-                    q[i as usize] = unsafe { load(self.q(first + i * parts)) };
+                    q[i as usize] = load(self.q(first + i * parts));
                 }
             });
             counted!(for i in 0..AT_ONCE {
                 if first + i * parts < k {
                     let new = f(first + i * parts, q[i as usize]);
                     if written {
-                        // SAFETY: as above.
-                        unsafe { store(self.q(first + i * parts), new) };
+                        store(self.q(first + i * parts), new);
                     }
                 }
             });
@@ -97,8 +96,7 @@ impl<T: Float> Part<'_, T> {
     /// Safety: the component exists.
     #[inline(always)]
     unsafe fn weight(self, k: u32) -> T {
-        // SAFETY: the caller guarantees it.
-        unsafe { T::load(self.weights.add(k as usize)) }
+        T::load(self.weights.add(k as usize))
     }
 
     /// The largest qₖ among components with a weight.
@@ -107,14 +105,12 @@ impl<T: Float> Part<'_, T> {
     unsafe fn maximum(&mut self) -> T {
         let (mut top, this) = (T::LOWEST, *self);
         // SAFETY: the sample exists, and so do the components.
-        unsafe {
-            self.for_each(false, |k, q| {
-                if q > top && this.weight(k) > T::ZERO {
-                    top = q;
-                }
-                q
-            });
-        }
+        self.for_each(false, |k, q| {
+            if q > top && this.weight(k) > T::ZERO {
+                top = q;
+            }
+            q
+        });
         top
     }
 
@@ -124,19 +120,17 @@ impl<T: Float> Part<'_, T> {
     unsafe fn terms(&mut self, maximum: T) -> Terms<T> {
         let (mut terms, this) = (Terms::NONE, *self);
         // SAFETY: the sample exists, and so do the components.
-        unsafe {
-            self.for_each(this.args.responsibilities != 0, |k, q| {
-                let w = this.weight(k);
-                // A component without weight may have a q above the maximum: it counts as 0, not as 0·∞.
-                let power = if w > T::ZERO { q - maximum } else { T::LOWEST };
-                let p = w * power.exp2();
-                terms.sum = terms.sum + p;
-                if p > terms.largest {
-                    (terms.largest, terms.label) = (p, k);
-                }
-                p
-            });
-        }
+        self.for_each(this.args.responsibilities != 0, |k, q| {
+            let w = this.weight(k);
+            // A component without weight may have a q above the maximum: it counts as 0, not as 0·∞.
+            let power = if w > T::ZERO { q - maximum } else { T::LOWEST };
+            let p = w * power.exp2();
+            terms.sum = terms.sum + p;
+            if p > terms.largest {
+                (terms.largest, terms.label) = (p, k);
+            }
+            p
+        });
         terms
     }
 
@@ -146,15 +140,13 @@ impl<T: Float> Part<'_, T> {
     unsafe fn scale(&mut self, factor: T) {
         let (args, this) = (self.args, *self);
         // SAFETY: the sample exists, and so do the components.
-        unsafe {
-            self.for_each(true, |_, p| p * factor);
-            counted!(for i in 0..HELD {
-                let k = this.first + i * args.parts;
-                if k < args.k {
-                    store(this.q(k), self.held[i as usize]);
-                }
-            });
-        }
+        self.for_each(true, |_, p| p * factor);
+        counted!(for i in 0..HELD {
+            let k = this.first + i * args.parts;
+            if k < args.k {
+                store(this.q(k), self.held[i as usize]);
+            }
+        });
     }
 }
 
@@ -189,12 +181,12 @@ impl Exchange {
     #[inline(always)]
     unsafe fn maximum<T: Float>(self, own: T) -> T {
         // SAFETY: a place for each thread. The previous round's maxima were read before the barrier in `terms`.
-        unsafe { self.maxima.set(thread_idx() as usize, own.wide()) };
+        self.maxima.set(thread_idx() as usize, own.wide());
         barrier!();
         let mut top = T::LOWEST;
         counted!(for part in 0..self.parts {
             // SAFETY: the barrier made them visible.
-            let other = T::narrow(unsafe { self.maxima.get(self.place(part)) });
+            let other = T::narrow(self.maxima.get(self.place(part)));
             top = if other > top { other } else { top };
         });
         top
@@ -206,23 +198,20 @@ impl Exchange {
     unsafe fn terms<T: Float>(self, own: Terms<T>, labels: bool) -> Terms<T> {
         let place = thread_idx() as usize;
         // SAFETY: a place for each thread. The previous round's terms were read before the barrier in `maximum`.
-        unsafe {
-            self.sums.set(place, own.sum.wide());
-            if labels {
-                self.largest.set(place, own.largest.wide());
-                self.labels.set(place, own.label);
-            }
+        self.sums.set(place, own.sum.wide());
+        if labels {
+            self.largest.set(place, own.largest.wide());
+            self.labels.set(place, own.label);
         }
         barrier!();
         let mut terms = Terms::NONE;
         counted!(for part in 0..self.parts {
             let place = self.place(part);
             // SAFETY: the barrier made them visible.
-            let sum = T::narrow(unsafe { self.sums.get(place) });
+            let sum = T::narrow(self.sums.get(place));
             let (mut largest, mut label) = (T::ZERO, 0);
             if labels {
-                // SAFETY: as above.
-                (largest, label) = unsafe { (T::narrow(self.largest.get(place)), self.labels.get(place)) };
+                (largest, label) = (T::narrow(self.largest.get(place)), self.labels.get(place));
             }
             terms.add(Terms { sum, largest, label });
         });
@@ -244,43 +233,39 @@ unsafe fn body<T: Float>(args: &PosteriorArgs<T>) {
         // Threads past the last sample read the last one.
         let last = if exists { i as usize } else { args.n as usize - 1 };
         // SAFETY: the sample exists, with a place in each array that is not null; all threads take part.
-        unsafe {
-            let weights = args.weights.add(args.of_quads.offset(last / QUAD));
-            let first = if exists { part } else { args.k };
-            let mut own = Part { args, sample: last, first, weights, held: [T::ZERO; HELD as usize] }.read();
-            let maximum = exchange.maximum(own.maximum());
-            let Terms { sum, label, .. } = exchange.terms(own.terms(maximum), !args.labels.is_null());
-            // All exponents are −∞ if the sample is infinitely far from every component.
-            let unreachable = maximum == T::LOWEST;
-            let sample_weights = args.sample_weights;
-            let weight = if sample_weights.is_null() { T::ONE } else { T::load(sample_weights.add(last)) };
-            if exists && part == 0 {
-                let score = if unreachable { f64::NEG_INFINITY } else { maximum.wide() + float64::log2(sum.wide()) };
-                if weight > T::ZERO {
-                    total += weight.wide() * score;
-                }
-                if !args.scores.is_null() {
-                    store(args.scores.add(last), score);
-                }
-                if !args.labels.is_null() {
-                    store(args.labels.add(last), label);
-                }
+        let weights = args.weights.add(args.of_quads.offset(last / QUAD));
+        let first = if exists { part } else { args.k };
+        let mut own = Part { args, sample: last, first, weights, held: [T::ZERO; HELD as usize] }.read();
+        let maximum = exchange.maximum(own.maximum());
+        let Terms { sum, label, .. } = exchange.terms(own.terms(maximum), !args.labels.is_null());
+        // All exponents are −∞ if the sample is infinitely far from every component.
+        let unreachable = maximum == T::LOWEST;
+        let sample_weights = args.sample_weights;
+        let weight = if sample_weights.is_null() { T::ONE } else { T::load(sample_weights.add(last)) };
+        if exists && part == 0 {
+            let score = if unreachable { f64::NEG_INFINITY } else { maximum.wide() + float64::log2(sum.wide()) };
+            if weight > T::ZERO {
+                total += weight.wide() * score;
             }
-            if args.responsibilities != 0 {
-                // The sum of an infinitely distant sample is zero. Without weight it does not count.
-                own.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
+            if !args.scores.is_null() {
+                store(args.scores.add(last), score);
             }
+            if !args.labels.is_null() {
+                store(args.labels.add(last), label);
+            }
+        }
+        if args.responsibilities != 0 {
+            // The sum of an infinitely distant sample is zero. Without weight it does not count.
+            own.scale(if weight > T::ZERO { weight / sum } else { T::ZERO });
         }
     });
     // SAFETY: all threads end here, and the shared memory is not in use.
-    let sum = unsafe { Output::block_total(warp_sum(total)) };
+    let sum = Output::block_total(warp_sum(total));
     if thread_idx() == 0 {
         // `load_fresh` reads only under the condition. A compiler may move `load` in front of it, where no sum has been
         // written yet. SAFETY: a place for each block.
-        unsafe {
-            let to = args.partials.add(block_idx() as usize);
-            store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
-        }
+        let to = args.partials.add(block_idx() as usize);
+        store(to, if args.add != 0 { load_fresh(to) + sum } else { sum });
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::data::QUAD;
-use crate::likelihood::small_k::{far_likelihoods, likelihoods, multiply_quad};
+use crate::likelihood::small_k::kernel::{far_likelihoods, likelihoods, multiply_quad};
 use crate::math::LogProduct;
 use crate::simt::*;
 
@@ -17,15 +17,13 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
     let mantissas = Shared::<f32>::at(args.group as usize * (set_size * size_of::<f32>() + threads * size_of::<f64>()));
     counted!(for f in (thread_idx() as usize..sets as usize * set_size).step_by(block_dim() as usize) {
         // SAFETY: the group's sets are within the array, and the shared memory holds a group.
-        unsafe { parameters.set(f, load(args.parameters.add(first_set as usize * set_size + f))) };
+        parameters.set(f, load(args.parameters.add(first_set as usize * set_size + f)));
     });
     counted!(for set in 0..sets as usize {
         let mine = set * threads + thread_idx() as usize;
         // SAFETY: a place for each thread and set.
-        unsafe {
-            powers.set(mine, 0.0);
-            mantissas.set(mine, 1.0);
-        }
+        powers.set(mine, 0.0);
+        mantissas.set(mine, 1.0);
     });
     barrier!();
     let step = grid_dim() * block_dim() * QUADS as u32;
@@ -39,31 +37,26 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
             let i = if quad[r] < columns.quads() { quad[r] } else { columns.quads() - 1 };
             counted!(for j in 0..D {
                 // SAFETY: quad i exists.
-                x[r][j] =
-                    unsafe { load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed }) };
+                x[r][j] = load4(columns.quad(i, j), if i < columns.cached_quads { cached } else { streamed });
             });
         });
         counted!(for set in 0..sets {
             let components = parameters.offset(set as usize * set_size);
             // SAFETY: the group's parameters are in shared memory since the barrier.
-            let likelihoods = unsafe { likelihoods::<false, D, ROW4, QUADS>(&x, &x, components, args.k) };
+            let likelihoods = likelihoods::<false, D, ROW4, QUADS>(&x, &x, components, args.k);
             let mine = set as usize * threads + thread_idx() as usize;
             // SAFETY: only this thread uses the place.
-            let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
+            let mut product = LogProduct::from_parts(powers.get(mine), mantissas.get(mine));
             counted!(for r in 0..QUADS {
                 if quad[r] < columns.quads() {
                     let place = (quad[r], columns.n);
-                    // SAFETY: as above.
-                    let scaled = || unsafe { far_likelihoods::<false, D, ROW4>(&x[r], &x[r], components, args.k) };
+                    let scaled = || far_likelihoods::<false, D, ROW4>(&x[r], &x[r], components, args.k);
                     multiply_quad(&mut product, likelihoods[r], place, None, scaled);
                 }
             });
             let (power, mantissa) = product.parts();
-            // SAFETY: only this thread uses the place.
-            unsafe {
-                powers.set(mine, power);
-                mantissas.set(mine, mantissa);
-            }
+            powers.set(mine, power);
+            mantissas.set(mine, mantissa);
         });
     });
     barrier!();
@@ -74,13 +67,11 @@ unsafe fn body<const D: usize, const ROW4: usize>(args: &BatchArgs) {
         counted!(for t in (lane as usize..threads).step_by(WARP as usize) {
             let at = set as usize * threads + t;
             // SAFETY: written before the barrier.
-            sum += unsafe { LogProduct::from_parts(powers.get(at), mantissas.get(at)) }.warp_sum();
+            sum += LogProduct::from_parts(powers.get(at), mantissas.get(at)).warp_sum();
         });
         if lane == 0 {
             // SAFETY: a place for each set and block.
-            unsafe {
-                store(args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize), sum)
-            };
+            store(args.partials.add((first_set + set) as usize * grid_dim() as usize + block_idx() as usize), sum);
         }
     });
 }

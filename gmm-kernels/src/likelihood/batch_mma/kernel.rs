@@ -35,8 +35,7 @@ impl<const S: usize> Samples<S> {
     unsafe fn sums(&self, coefficients: Shared<Halves>) -> [[f32; 4]; 2] {
         let mut b = [[0; 4]; S];
         counted!(for s in 0..S {
-            // SAFETY: the caller guarantees it.
-            b[s] = unsafe { coefficients.get4(s * STEP_SIZE) };
+            b[s] = coefficients.get4(s * STEP_SIZE);
         });
         let mut sums = [[0.0f32; 4]; 2];
         // Small products first: the truncation of their sums is negligible.
@@ -81,11 +80,9 @@ impl Bundle {
             let weights = self.weights.offset(octet * SETS * COMPONENTS);
             let exponents = self.exponents.offset(octet * COMPONENTS * SAMPLES);
             counted!(for i in 0..COMPONENTS / 2 {
-                // SAFETY: the caller guarantees it.
-                let (sums, w) = unsafe { (samples.sums(coefficients.offset(128 * i)), weights.get_some::<2>(2 * i)) };
+                let (sums, w) = (samples.sums(coefficients.offset(128 * i)), weights.get_some::<2>(2 * i));
                 counted!(for c in 0..2 {
-                    // SAFETY: the caller guarantees it.
-                    let reference = unsafe { exponents.get4((2 * i + c) * SAMPLES) };
+                    let reference = exponents.get4((2 * i + c) * SAMPLES);
                     counted!(for p in 0..QUAD {
                         let q = fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]);
                         likelihoods[p] = fma(w[c], exp2(q), likelihoods[p]);
@@ -108,11 +105,9 @@ impl Bundle {
             let coefficients = self.coefficients.offset(octet * S * STEP_SIZE + 128 * i);
             let weights = self.weights.offset(octet * SETS * COMPONENTS + 2 * i);
             let exponents = self.exponents.offset((octet * COMPONENTS + 2 * i) * SAMPLES);
-            // SAFETY: the caller guarantees it.
-            let (sums, w) = unsafe { (samples.sums(coefficients), weights.get_some::<2>(0)) };
+            let (sums, w) = (samples.sums(coefficients), weights.get_some::<2>(0));
             counted!(for c in 0..2 {
-                // SAFETY: the caller guarantees it.
-                let reference = unsafe { exponents.get4(c * SAMPLES) };
+                let reference = exponents.get4(c * SAMPLES);
                 counted!(for p in 0..QUAD {
                     likelihoods[p].add(w[c], fma(sums[p / 2][2 * (p % 2) + c], self.scale, reference[p]));
                 });
@@ -139,8 +134,7 @@ unsafe fn write_exponents<const S: usize>(
         let mine = [first + lane % 4, first + 4 + lane % 4];
         let mut q = [[0.0f32; QUAD]; 2];
         counted!(for u in 0..2 {
-            // SAFETY: the caller guarantees it.
-            q[u] = [unsafe { reference.get(mine[u] * row + 16 * S) }; QUAD];
+            q[u] = [reference.get(mine[u] * row + 16 * S); QUAD];
         });
         written_out!(for s in 0..S {
             counted!(for half_and_distance in 0..8 {
@@ -154,8 +148,7 @@ unsafe fn write_exponents<const S: usize>(
                     p += 1;
                 }
                 counted!(for u in 0..2 {
-                    // SAFETY: the caller guarantees it.
-                    let [scale, shift] = unsafe { reference.get_some::<2>(mine[u] * row + 2 * place) };
+                    let [scale, shift] = reference.get_some::<2>(mine[u] * row + 2 * place);
                     counted!(for p in 0..QUAD {
                         let t = fma(scale, v[p], shift);
                         q[u][p] = fma(-t, t, q[u][p]);
@@ -164,8 +157,7 @@ unsafe fn write_exponents<const S: usize>(
             });
         });
         counted!(for u in 0..2 {
-            // SAFETY: the caller guarantees it.
-            unsafe { exponents.set4(mine[u] * SAMPLES, q[u]) };
+            exponents.set4(mine[u] * SAMPLES, q[u]);
         });
     });
 }
@@ -202,26 +194,20 @@ impl Filled {
         let reference_size = octets * COMPONENTS * reference_row(FEATURES * S);
         counted!(for c in (thread_idx() as usize..reference_size).step_by(threads) {
             // SAFETY: all components of the reference.
-            unsafe { self.reference.set(c, load(args.reference.add(c))) };
+            self.reference.set(c, load(args.reference.add(c)));
         });
         counted!(for c in (4 * thread_idx() as usize..bundles * coefficients_size).step_by(4 * threads) {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                let v = load4(args.coefficients.add(first_bundle * coefficients_size + c), policy_keep());
-                let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
-                self.coefficients.set4(c, [a, c0, b, c1]);
-            }
+            let v = load4(args.coefficients.add(first_bundle * coefficients_size + c), policy_keep());
+            let ([a, b], [c0, c1]) = (split_halves(v[0], v[1]), split_halves(v[2], v[3]));
+            self.coefficients.set4(c, [a, c0, b, c1]);
         });
         counted!(for c in (thread_idx() as usize..bundles * weights_size).step_by(threads) {
-            // SAFETY: the caller guarantees it.
-            unsafe { self.weights.set(c, load(args.weights.add(first_bundle * weights_size + c))) };
+            self.weights.set(c, load(args.weights.add(first_bundle * weights_size + c)));
         });
         counted!(for c in (thread_idx() as usize..bundles * threads).step_by(threads) {
             // SAFETY: a place for each thread and four sets.
-            unsafe {
-                self.powers.set(c, 0.0);
-                self.mantissas.set(c, 1.0);
-            }
+            self.powers.set(c, 0.0);
+            self.mantissas.set(c, 1.0);
         });
     }
 }
@@ -242,12 +228,12 @@ unsafe fn write_totals(
         counted!(for t in (lane..threads).step_by(WARP as usize) {
             let at = f * threads + t;
             // SAFETY: written before the barrier.
-            sum += sum_of_eight(unsafe { (powers.get(at), mantissas.get(at)) });
+            sum += sum_of_eight((powers.get(at), mantissas.get(at)));
         });
         if lane < SETS {
             let set = SETS * (first_bundle + f) + lane;
             // SAFETY: a place for each set and block.
-            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+            store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum);
         }
     });
 }
@@ -276,7 +262,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
     let mantissas = Shared::<f32>::at(products + args.group as usize * threads * size_of::<f64>());
     let filled = Filled { reference, coefficients, weights, powers, mantissas };
     // SAFETY: the shared memory holds a group.
-    unsafe { filled.fill::<S>(args, first_bundle, bundles) };
+    filled.fill::<S>(args, first_bundle, bundles);
     barrier!();
     let (cached, streamed) = (policy_keep(), policy_stream());
     let last = columns.quads() - 1;
@@ -295,9 +281,8 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
                 // Behind D the last feature is read again, and has coefficients of zero.
                 let feature = if feature < args.d as usize { feature } else { args.d as usize - 1 };
                 // SAFETY: the feature and the quad exist.
-                x[s][h] = unsafe {
-                    load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed })
-                };
+                x[s][h] =
+                    load4(columns.quad(quad, feature), if quad < columns.cached_quads { cached } else { streamed });
             });
         });
         x
@@ -314,7 +299,7 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
         });
         warp_sync();
         // SAFETY: no lane reads the previous round's exponents any more.
-        unsafe { write_exponents(&features, reference, components, exponents) };
+        write_exponents(&features, reference, components, exponents);
         warp_sync();
         let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
@@ -328,19 +313,18 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
                 exponents,
                 octets: args.octets,
                 // SAFETY: the group's parameters are in shared memory since the barrier.
-                scale: unsafe { weights.get(octets * SETS * COMPONENTS + lane % 4) },
+                scale: weights.get(octets * SETS * COMPONENTS + lane % 4),
             };
-            // SAFETY: as above; all lanes of the warp take part.
-            let mut e = unsafe { bundle.likelihoods(&samples) };
+            // SAFETY: all lanes of the warp take part.
+            let mut e = bundle.likelihoods(&samples);
             counted!(for p in 0..QUAD {
                 e[p] = if sample + (p as u64) < columns.n { e[p] } else { 1.0 };
             });
             let mine = f * threads + thread_idx() as usize;
             // SAFETY: only this thread uses the place.
-            let mut product = unsafe { LogProduct::from_parts(powers.get(mine), mantissas.get(mine)) };
+            let mut product = LogProduct::from_parts(powers.get(mine), mantissas.get(mine));
             if warp_any(min(min(e[0], e[1]), min(e[2], e[3])) < THRESHOLD) {
-                // SAFETY: as above.
-                let scaled = unsafe { bundle.far_likelihoods(&samples) };
+                let scaled = bundle.far_likelihoods(&samples);
                 counted!(for p in 0..QUAD {
                     if e[p] < THRESHOLD {
                         product.multiply_scaled(scaled[p].max, scaled[p].sum);
@@ -351,17 +335,14 @@ unsafe fn body<const S: usize>(args: &BatchMmaArgs) {
             product.multiply(e[0] * e[1]);
             product.multiply(e[2] * e[3]);
             let (power, mantissa) = product.parts();
-            // SAFETY: only this thread uses the place.
-            unsafe {
-                powers.set(mine, power);
-                mantissas.set(mine, mantissa);
-            }
+            powers.set(mine, power);
+            mantissas.set(mine, mantissa);
         });
         first += step;
     }
     barrier!();
     // SAFETY: written before the barrier.
-    unsafe { write_totals(args, powers, mantissas, first_bundle, bundles) };
+    write_totals(args, powers, mantissas, first_bundle, bundles);
 }
 
 kernels! {

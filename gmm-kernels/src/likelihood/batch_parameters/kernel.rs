@@ -82,25 +82,21 @@ impl<'a> SetBlock<'a> {
     #[inline(always)]
     unsafe fn scale(self, c: usize) {
         // SAFETY: the lane's feature exists; only this warp writes the component's numbers.
-        unsafe {
-            let reference = Scaled::new(self.args, self.reference, c, self.feature);
-            let set = Scaled::new(self.args, self.set, c, self.feature);
-            let pair = [reference.s, reference.m, set.s, set.m].map(|v| v as f32);
-            self.pairs.set4(4 * (WARP as usize * c + self.lane), pair);
-            let [of_reference, of_set] = [reference.constant(), set.constant()];
-            if self.lane == 0 {
-                self.bounds.set(c, of_reference);
-                self.bounds.set(self.components() + c, of_set);
-            }
+        let reference = Scaled::new(self.args, self.reference, c, self.feature);
+        let set = Scaled::new(self.args, self.set, c, self.feature);
+        let pair = [reference.s, reference.m, set.s, set.m].map(|v| v as f32);
+        self.pairs.set4(4 * (WARP as usize * c + self.lane), pair);
+        let [of_reference, of_set] = [reference.constant(), set.constant()];
+        if self.lane == 0 {
+            self.bounds.set(c, of_reference);
+            self.bounds.set(self.components() + c, of_set);
         }
     }
 
     /// Safety: this warp has called [`scale`](Self::scale) for the component.
     #[inline(always)]
     unsafe fn pair(self, c: usize) -> Pair {
-        // SAFETY: the caller guarantees it.
-        let [reference_s, reference_m, s, m] =
-            unsafe { self.pairs.get4(4 * (WARP as usize * c + self.lane)) }.map(|v| v as f64);
+        let [reference_s, reference_m, s, m] = self.pairs.get4(4 * (WARP as usize * c + self.lane)).map(|v| v as f64);
         Pair { reference_s, reference_m, s, m }
     }
 
@@ -110,7 +106,7 @@ impl<'a> SetBlock<'a> {
         let mut most = f64::MIN;
         counted!(for c in (self.lane..self.components()).step_by(WARP as usize) {
             // SAFETY: written before the block met.
-            most = larger(unsafe { self.bounds.get(of * self.components() + c) }, most);
+            most = larger(self.bounds.get(of * self.components() + c), most);
         });
         join_over(most, OF_WARP, larger)
     }
@@ -120,7 +116,7 @@ impl<'a> SetBlock<'a> {
     unsafe fn bound(self, c: usize, offsets: [f64; 2]) {
         let components = self.components();
         // SAFETY: numbers of the component, the constants written before the block met.
-        let (pair, constants) = unsafe { (self.pair(c), [self.bounds.get(c), self.bounds.get(components + c)]) };
+        let (pair, constants) = (self.pair(c), [self.bounds.get(c), self.bounds.get(components + c)]);
         // Both are 0 for a component without weight.
         let (reference_w, reference_seed) = weight_and_seed(constants[0] - offsets[0]);
         let (w, seed) = weight_and_seed(constants[1] - offsets[1]);
@@ -139,21 +135,19 @@ impl<'a> SetBlock<'a> {
         let most = larger(join_over(of_feature, OF_WARP, larger), 2.0 * constants / ONE_SCALED);
         let squares = sum_over(square, OF_WARP);
         // SAFETY: places of the component, which only this warp writes.
-        unsafe {
-            let [of_reference, of_set] = [self.reference.weight(c), self.set.weight(c)];
-            let loss = if of_reference == 0.0 {
-                // Without weight the reference has no exponent.
-                f64::INFINITY
-            } else if squares < SMALLEST {
-                0.0
-            } else {
-                larger(of_reference, of_set) * squares * reciprocal_root(squares) * self.args.loss
-            };
-            if self.lane == 0 {
-                self.bounds.set(2 * components + c, if of_set == 0.0 { 0.0 } else { most });
-                self.bounds.set(3 * components + c, if of_set == 0.0 { 0.0 } else { loss });
-                self.weights.set4(4 * c, [reference_w, reference_seed, w, seed]);
-            }
+        let [of_reference, of_set] = [self.reference.weight(c), self.set.weight(c)];
+        let loss = if of_reference == 0.0 {
+            // Without weight the reference has no exponent.
+            f64::INFINITY
+        } else if squares < SMALLEST {
+            0.0
+        } else {
+            larger(of_reference, of_set) * squares * reciprocal_root(squares) * self.args.loss
+        };
+        if self.lane == 0 {
+            self.bounds.set(2 * components + c, if of_set == 0.0 { 0.0 } else { most });
+            self.bounds.set(3 * components + c, if of_set == 0.0 { 0.0 } else { loss });
+            self.weights.set4(4 * c, [reference_w, reference_seed, w, seed]);
         }
     }
 
@@ -165,7 +159,7 @@ impl<'a> SetBlock<'a> {
     unsafe fn write(self, c: usize, exponent: i32, near: bool) {
         let d = self.args.d as usize;
         // SAFETY: written by this warp.
-        let (pair, [reference_w, reference_seed, w, seed]) = unsafe { (self.pair(c), self.weights.get4(4 * c)) };
+        let (pair, [reference_w, reference_seed, w, seed]) = (self.pair(c), self.weights.get4(4 * c));
         let (w, seeds) = (if near { w } else { reference_w }, seed as f64 - reference_seed as f64);
         let Difference { a, b, c: constant } = pair.difference();
         let Pair { s, m, .. } = pair;
@@ -196,23 +190,21 @@ impl<'a> SetBlock<'a> {
         let (octets, steps) = (self.components() / COMPONENTS, steps(d));
         let (octet, tile, column) = (c / COMPONENTS, c % COMPONENTS / 2, 2 * place + c % 2);
         // SAFETY: places of the set among the coefficients and weights, which only this warp writes.
-        unsafe {
-            if self.step < steps {
-                let of_step = ((bundle * octets + octet) * steps + self.step) * STEP_SIZE;
-                let at = of_step + 128 * tile + 16 * column + 4 * (self.slot % 4) + 2 * (self.slot / 4);
-                store2(self.args.coefficients.add(at), [values[0] as f32, values[1] as f32]);
-            }
-            if block_idx() == 0 {
-                self.write_reference(c, &pair, reference_seed);
-            }
-            if self.lane == 0 {
-                let of_bundle = bundle * weights_size(octets);
-                let at = of_bundle + (octet * SETS + place) * COMPONENTS + c % COMPONENTS;
-                store(self.args.weights.add(at), w);
-                if c == 0 {
-                    let at = of_bundle + octets * SETS * COMPONENTS + place;
-                    store(self.args.weights.add(at), inverse as f32);
-                }
+        if self.step < steps {
+            let of_step = ((bundle * octets + octet) * steps + self.step) * STEP_SIZE;
+            let at = of_step + 128 * tile + 16 * column + 4 * (self.slot % 4) + 2 * (self.slot / 4);
+            store2(self.args.coefficients.add(at), [values[0] as f32, values[1] as f32]);
+        }
+        if block_idx() == 0 {
+            self.write_reference(c, &pair, reference_seed);
+        }
+        if self.lane == 0 {
+            let of_bundle = bundle * weights_size(octets);
+            let at = of_bundle + (octet * SETS + place) * COMPONENTS + c % COMPONENTS;
+            store(self.args.weights.add(at), w);
+            if c == 0 {
+                let at = of_bundle + octets * SETS * COMPONENTS + place;
+                store(self.args.weights.add(at), inverse as f32);
             }
         }
     }
@@ -223,13 +215,11 @@ impl<'a> SetBlock<'a> {
         let d = self.args.d as usize;
         let row = self.args.reference.wrapping_add(c * reference_row(d));
         // SAFETY: the row of the component, which only this warp writes.
-        unsafe {
-            if self.step < steps(d) {
-                store2(row.add(2 * self.lane), [pair.reference_s as f32, pair.reference_m as f32]);
-            }
-            if self.lane == 0 {
-                store4(row.add(2 * SLOTS * steps(d)), [seed, 0.0, 0.0, 0.0]);
-            }
+        if self.step < steps(d) {
+            store2(row.add(2 * self.lane), [pair.reference_s as f32, pair.reference_m as f32]);
+        }
+        if self.lane == 0 {
+            store4(row.add(2 * SLOTS * steps(d)), [seed, 0.0, 0.0, 0.0]);
         }
     }
 
@@ -238,32 +228,30 @@ impl<'a> SetBlock<'a> {
     unsafe fn run(self) {
         let components = self.components();
         // SAFETY: components below `components`; a barrier separates a warp's write from another's read.
-        unsafe {
-            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
-                self.scale(c);
-            });
-            barrier!();
-            let offsets = [self.offset(0), self.offset(1)];
-            let fits = offsets[0] < f64::INFINITY && offsets[1] < f64::INFINITY;
-            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
-                self.bound(c, offsets);
-            });
-            barrier!();
-            let (mut most, mut loss) = (SMALLEST, 0.0);
-            counted!(for c in (self.lane..components).step_by(WARP as usize) {
-                most = larger(self.bounds.get(2 * components + c), most);
-                loss += self.bounds.get(3 * components + c);
-            });
-            let near = fits && sum_over(loss, OF_WARP) <= self.args.most;
-            let most = join_over(most, OF_WARP, larger);
-            let exponent = scale_exponent(if near { most } else { SMALLEST });
-            counted!(for c in (self.warp..components).step_by(COMPONENTS) {
-                self.write(c, exponent, near);
-            });
-            if thread_idx() == 0 && block_idx() < self.args.sets {
-                let offset = if near { offsets[1] } else { f64::INFINITY };
-                store(self.args.offsets.add(block_idx() as usize), offset);
-            }
+        counted!(for c in (self.warp..components).step_by(COMPONENTS) {
+            self.scale(c);
+        });
+        barrier!();
+        let offsets = [self.offset(0), self.offset(1)];
+        let fits = offsets[0] < f64::INFINITY && offsets[1] < f64::INFINITY;
+        counted!(for c in (self.warp..components).step_by(COMPONENTS) {
+            self.bound(c, offsets);
+        });
+        barrier!();
+        let (mut most, mut loss) = (SMALLEST, 0.0);
+        counted!(for c in (self.lane..components).step_by(WARP as usize) {
+            most = larger(self.bounds.get(2 * components + c), most);
+            loss += self.bounds.get(3 * components + c);
+        });
+        let near = fits && sum_over(loss, OF_WARP) <= self.args.most;
+        let most = join_over(most, OF_WARP, larger);
+        let exponent = scale_exponent(if near { most } else { SMALLEST });
+        counted!(for c in (self.warp..components).step_by(COMPONENTS) {
+            self.write(c, exponent, near);
+        });
+        if thread_idx() == 0 && block_idx() < self.args.sets {
+            let offset = if near { offsets[1] } else { f64::INFINITY };
+            store(self.args.offsets.add(block_idx() as usize), offset);
         }
     }
 }
@@ -271,7 +259,6 @@ impl<'a> SetBlock<'a> {
 kernel! {
     /// Computes the parameters of near sets, of at most [`MAX_FEATURES`](crate::likelihood::batch_mma::MAX_FEATURES).
     pub unsafe fn batch_parameters(args: BatchParametersArgs) {
-        // SAFETY: the caller guarantees it.
-        unsafe { SetBlock::new(&args).run() };
+        SetBlock::new(&args).run();
     }
 }

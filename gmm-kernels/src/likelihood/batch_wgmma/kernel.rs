@@ -41,7 +41,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let products = Shared::<f32>::at(layout.products);
     let far = Shared::<f64>::at(layout.far);
     // SAFETY: at the start the shared memory is free.
-    unsafe { fill::<S>(args, &layout, octets, (first_bundle, bundles as usize)) };
+    fill::<S>(args, &layout, octets, (first_bundle, bundles as usize));
     operands_ready();
     barrier!();
     let block = SetsBlock::<S>::new(&layout, octets);
@@ -49,7 +49,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let start = |samples: &Samples<S>, octet: u32, bundle: u32| {
         let place = (octet * room as u32 + bundle) as usize * S * STEP_SIZE * size_of::<Halves>();
         // SAFETY: the group's coefficients are there since the barrier; the whole warpgroup calls it.
-        unsafe { warpgroup_start(&samples.high, &samples.low, operand.offset(place)) }
+        warpgroup_start(&samples.high, &samples.low, operand.offset(place))
     };
     // Samples of a warpgroup's four warps.
     const ROUND: u64 = 4 * SAMPLES as u64;
@@ -60,27 +60,26 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
     let mut first = u64::from(block_idx()) * groups * ROUND;
     let mine = (warp * SAMPLES + lane / 4 * ROWS) as u64;
     // SAFETY: the columns are valid.
-    let mut next = unsafe { fetch::<S>(columns, args.d as usize, first + mine) };
+    let mut next = fetch::<S>(columns, args.d as usize, first + mine);
     while first < columns.n {
         let sample = first + mine;
         let exists = [sample < columns.n, sample + 1 < columns.n];
         let features = take(next, exists[1]);
         warp_sync();
         // SAFETY: no lane reads the previous round's exponents any more.
-        unsafe { write_exponents(&features, (reference, components), exists, block.exponents) };
+        write_exponents(&features, (reference, components), exists, block.exponents);
         warp_sync();
         let samples = Samples::<S>::new(&features);
         // Arrives while this round is computed.
-        // SAFETY: the columns are valid.
-        next = unsafe { fetch(columns, args.d as usize, first + step + mine) };
+        next = fetch(columns, args.d as usize, first + step + mine);
         // SAFETY: in shared memory since the warp met.
-        let reference = unsafe { block.reference(0) };
+        let reference = block.reference(0);
         // Two bits for each bundle: whether each of the thread's samples is far.
         let mut is_far = 0u32;
         let mut multiply = |[mut a, mut b]: [f32; ROWS], f: u32| {
             let place = f as usize * threads + thread_idx() as usize;
             // SAFETY: only this thread uses the place.
-            let mut product = unsafe { product_at(products, place) };
+            let mut product = product_at(products, place);
             if warp_any(min(a, b) < THRESHOLD) {
                 let bit = 1 << (2 * f);
                 is_far |= if a < THRESHOLD { bit } else { 0 } | if b < THRESHOLD { 2 * bit } else { 0 };
@@ -88,8 +87,7 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 b = if b < THRESHOLD { 1.0 } else { b };
             }
             product.multiply(a * b);
-            // SAFETY: only this thread uses the place.
-            unsafe { keep_product(products, place, product) };
+            keep_product(products, place, product);
         };
         counted!(for f in (0..bundles).step_by(BUNDLES_AT_ONCE as u32) {
             let mut e = [[0.0; ROWS]; BUNDLES_AT_ONCE];
@@ -98,16 +96,13 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
                 let mut first = start(&samples, octet, f);
                 let mut second = start(&samples, octet, f + 1);
                 // SAFETY: in shared memory.
-                let reference = if ONE_OCTET { reference } else { unsafe { block.reference(octet as usize) } };
+                let reference = if ONE_OCTET { reference } else { block.reference(octet as usize) };
                 // While the tensor cores multiply.
-                // SAFETY: in shared memory.
-                let scales = unsafe { [block.scale(f as usize), block.scale(f as usize + 1)] };
+                let scales = [block.scale(f as usize), block.scale(f as usize + 1)];
                 warpgroup_finish::<1>(&mut first);
-                // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[0], &first, scales[0], &reference, (octet as usize, f as usize)) };
+                block.add(&mut e[0], &first, scales[0], &reference, (octet as usize, f as usize));
                 warpgroup_finish::<0>(&mut second);
-                // SAFETY: in shared memory.
-                unsafe { block.add(&mut e[1], &second, scales[1], &reference, (octet as usize, f as usize + 1)) };
+                block.add(&mut e[1], &second, scales[1], &reference, (octet as usize, f as usize + 1));
             });
             multiply(e[0], f);
             multiply(e[1], f + 1);
@@ -115,12 +110,12 @@ unsafe fn body<const S: usize, const ONE_OCTET: bool>(args: &BatchMmaArgs) {
         // Missing bundles come out as far: their bits are cleared.
         is_far &= u32::MAX >> (32 - 2 * bundles);
         // SAFETY: all lanes of the warp call it; only this warp uses the places.
-        unsafe { block.multiply_all_far(&samples, is_far, exists, bundles, (products, far)) };
+        block.multiply_all_far(&samples, is_far, exists, bundles, (products, far));
         first += step;
     }
     barrier!();
     // SAFETY: written before the barrier.
-    unsafe { write_totals(args, products, far, (first_bundle, bundles as usize)) };
+    write_totals(args, products, far, (first_bundle, bundles as usize));
 }
 
 kernels! {

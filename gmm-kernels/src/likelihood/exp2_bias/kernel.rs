@@ -24,10 +24,10 @@ kernel! {
             i += threads;
         });
         // SAFETY: all threads end here, and the shared memory is not in use.
-        let sum = unsafe { Output::block_total(warp_sum(sum)) };
+        let sum = Output::block_total(warp_sum(sum));
         if thread_idx() == 0 {
             // SAFETY: a place for each block.
-            unsafe { store(args.partials.add(block_idx() as usize), sum) };
+            store(args.partials.add(block_idx() as usize), sum);
         }
     }
 }
@@ -36,7 +36,8 @@ kernel! {
 mod tests {
     use super::*;
     use crate::reduce::FINISH_SHARED_BYTES;
-    use crate::reduce::sets::{ReduceSetsArgs, reduce_sets};
+    use crate::reduce::sets::ReduceSetsArgs;
+    use crate::reduce::sets::kernel::reduce_sets;
     use crate::simt::emulator::{Memory, launch};
     use std::vec;
 

@@ -25,7 +25,7 @@ kernel! {
                 let sample = first + 4 * (quad % 8);
                 if sample < n {
                     // SAFETY: columns extend to whole quads; nothing reads the place now.
-                    unsafe { place.copy4(4 * quad, args.x.add(quad / 8 * stride + sample), policy) };
+                    place.copy4(4 * quad, args.x.add(quad / 8 * stride + sample), policy);
                 }
             });
             copies_commit();
@@ -48,19 +48,19 @@ kernel! {
                     let mut q = 0.0;
                     counted!(for j in 0..d {
                         // SAFETY: copied before the barrier; two numbers for each feature.
-                        let (x, [s, m]) = unsafe { (samples.get(j * 32 + lane as usize), load_f32x2(p.add(2 * j))) };
+                        let (x, [s, m]) = (samples.get(j * 32 + lane as usize), load_f32x2(p.add(2 * j)));
                         let t = fma(s, x, m);
                         q = fma(-t, t, q);
                     });
                     // SAFETY: the seed is last; the first warp read this place before the last barrier.
-                    unsafe { densities.set(thread_idx() as usize, load(p.add(2 * d + 1)) + q) };
+                    densities.set(thread_idx() as usize, load(p.add(2 * d + 1)) + q);
                 }
                 barrier!();
                 // 2. The first warp: log₂ Σₖ wₖ·2^qₖ of each sample, over the components so far.
                 if warp == 0 && i < n {
                     counted!(for c in 0..smaller(warps, k - first_component) {
                         // SAFETY: the component exists, and its warp wrote before the barrier.
-                        let (w, q) = unsafe {
+                        let (w, q) = {
                             let p = component(args.parameters, first_component + c, d);
                             (load(p.add(2 * d)), densities.get((c * WARP + lane) as usize))
                         };
@@ -74,7 +74,7 @@ kernel! {
                 product.multiply_scaled(sum.max, sum.sum);
                 if !args.samples.is_null() {
                     // SAFETY: a place for each sample.
-                    unsafe { store(args.samples.add(i), sum.log2()) };
+                    store(args.samples.add(i), sum.log2());
                 }
             }
             (samples, next_samples) = (next_samples, samples);
@@ -82,7 +82,7 @@ kernel! {
         }
         // 3. The block: the sum over its samples, and the total of all blocks' sums.
         // SAFETY: all threads end here, and the start of the shared memory is unused.
-        unsafe { args.output.finish(product) };
+        args.output.finish(product);
     }
 }
 

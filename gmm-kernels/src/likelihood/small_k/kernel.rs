@@ -50,8 +50,7 @@ pub unsafe fn likelihoods<const GAPS: bool, const D: usize, const ROW4: usize, c
         let mut q = [[[0.0f32; QUAD]; R]; SIDE_BY_SIDE];
         counted!(for u in 0..SIDE_BY_SIDE {
             counted!(for i in 0..ROW4 {
-                // SAFETY: the caller guarantees it.
-                c[u][i] = unsafe { at.get4(4 * (u * ROW4 + i)) };
+                c[u][i] = at.get4(4 * (u * ROW4 + i));
             });
             let seed = numbers(GAPS) * D + 1;
             q[u] = [[c[u][seed / 4][seed % 4]; QUAD]; R];
@@ -143,8 +142,7 @@ pub unsafe fn far_likelihoods<const GAPS: bool, const D: usize, const ROW4: usiz
     while left > 0 {
         let mut c = [[0.0f32; 4]; ROW4];
         counted!(for i in 0..ROW4 {
-            // SAFETY: the caller guarantees it.
-            c[i] = unsafe { at.get4(4 * i) };
+            c[i] = at.get4(4 * i);
         });
         let weight = numbers(GAPS) * D;
         let (w, mut q) = (c[weight / 4][weight % 4], [c[(weight + 1) / 4][(weight + 1) % 4]; QUAD]);
@@ -177,8 +175,7 @@ unsafe fn multiply_triangle<const D: usize>(x: &mut [[f32; QUAD]; D], a: Shared<
             j -= 1;
             at -= 1;
             if at % 4 == 3 || at == triangle(D) - 1 {
-                // SAFETY: the caller guarantees it.
-                four = unsafe { a.get4(at / 4 * 4) };
+                four = a.get4(at / 4 * 4);
             }
             counted!(for p in 0..QUAD {
                 y[p] = fma(four[at % 4], x[j][p], y[p]);
@@ -203,8 +200,7 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
     while left > 0 {
         let mut c = [[0.0f32; 4]; ROW4];
         counted!(for i in 0..ROW4 {
-            // SAFETY: the caller guarantees it.
-            c[i] = unsafe { components.get4(4 * i) };
+            c[i] = components.get4(4 * i);
         });
         let (weight, seed) = (c[D / 4][D % 4], c[(D + 1) / 4][(D + 1) % 4]);
         let mut q = [seed; QUAD];
@@ -213,8 +209,7 @@ unsafe fn for_each_full<const D: usize, const ROW4: usize>(
             let mut t = [c[i / 4][i % 4]; QUAD];
             counted!(for j in 0..=i {
                 if at % 4 == 0 {
-                    // SAFETY: the caller guarantees it.
-                    four = unsafe { triangles.get4(at) };
+                    four = triangles.get4(at);
                 }
                 counted!(for p in 0..QUAD {
                     t[p] = fma(four[at % 4], x[j][p], t[p]);
@@ -246,14 +241,8 @@ unsafe fn add_quad<const GAPS: bool, const D: usize, const ROW4: usize>(
 ) -> bool {
     let mut x = *x;
     let observed = if GAPS { [observe(&mut x[0])] } else { x };
-    let sums = if far {
-        [0.0; QUAD]
-    } else {
-        // SAFETY: the caller guarantees it.
-        unsafe { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] }
-    };
-    // SAFETY: as above.
-    let scaled = || unsafe { far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k) };
+    let sums = if far { [0.0; QUAD] } else { likelihoods::<GAPS, D, ROW4, 1>(&x, &observed, components, k)[0] };
+    let scaled = || far_likelihoods::<GAPS, D, ROW4>(&x[0], &observed[0], components, k);
     multiply_quad(product, sums, place, weights, scaled)
 }
 
@@ -274,8 +263,7 @@ unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
                 sums[p] = fma(w, exp2(q[p]), sums[p]);
             });
         };
-        // SAFETY: the caller guarantees it.
-        unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
+        for_each_full::<D, ROW4>(x, components, triangles, k, add);
     }
     multiply_quad(product, sums, place, weights, || {
         let mut sums = [LogSumExp::new(); QUAD];
@@ -284,8 +272,7 @@ unsafe fn add_quad_full<const D: usize, const ROW4: usize>(
                 sums[p].add(w, q[p]);
             });
         };
-        // SAFETY: the caller guarantees it.
-        unsafe { for_each_full::<D, ROW4>(x, components, triangles, k, add) };
+        for_each_full::<D, ROW4>(x, components, triangles, k, add);
         sums
     })
 }
@@ -311,7 +298,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
             let policy = if i < columns.cached_quads { cached } else { streamed };
             counted!(for j in 0..D {
                 // SAFETY: quad i exists; the ring has a place of this thread's for each stage and feature.
-                unsafe { ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy) };
+                ring.copy4((stage * D + j) * feature, columns.quad(i, j), policy);
             });
         }
         copies_commit();
@@ -323,7 +310,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
     let mut v = 0;
     while first + v < of_triangles {
         // SAFETY: numbers of the triangles, which have a place in shared memory.
-        unsafe { mine.copy4(v, args.triangles.add(first + v), cached) };
+        mine.copy4(v, args.triangles.add(first + v), cached);
         v += 4 * block_dim() as usize;
     }
     copies_commit();
@@ -334,7 +321,7 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         counted!(for c in 0..COMPONENTS {
             counted!(for r in 0..ROW {
                 // SAFETY: shared memory has room for all components.
-                unsafe { components.set(c * ROW + r, args.components[c][r]) };
+                components.set(c * ROW + r, args.components[c][r]);
             });
         });
     }
@@ -351,34 +338,30 @@ unsafe fn body<const KIND: usize, const D: usize, const ROW: usize, const ROW4: 
         // Past the end nothing is counted.
         let weighted = !args.sample_weights.is_null() && i < columns.quads();
         // SAFETY: the quad exists. The weights arrive while its likelihoods are computed.
-        let weights = weighted.then(|| unsafe { load4(args.sample_weights.wrapping_add(QUAD * i as usize), streamed) });
+        let weights = weighted.then(|| load4(args.sample_weights.wrapping_add(QUAD * i as usize), streamed));
         copies_wait_but_one();
         let mut x = [[[0.0; QUAD]; D]; 1];
         counted!(for j in 0..D {
             // SAFETY: this thread's copies, which have arrived. Past the end there are none, and nothing is counted.
-            x[0][j] = unsafe { ring.get4((stage * D + j) * feature) };
+            x[0][j] = ring.get4((stage * D + j) * feature);
         });
         let place = ((i, columns.n), weights);
         // SAFETY: the components and triangles are in shared memory since the barrier.
-        far = unsafe {
-            match kind {
-                Kind::Diagonal => add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k),
-                Kind::Observed => add_quad::<true, D, ROW4>(&mut product, &x, far, place, components, args.k),
-                Kind::Tied => {
-                    multiply_triangle(&mut x[0], triangles);
-                    add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k)
-                }
-                Kind::Full => {
-                    add_quad_full::<D, ROW4>(&mut product, &x[0], far, place, (components, triangles, args.k))
-                }
+        far = match kind {
+            Kind::Diagonal => add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k),
+            Kind::Observed => add_quad::<true, D, ROW4>(&mut product, &x, far, place, components, args.k),
+            Kind::Tied => {
+                multiply_triangle(&mut x[0], triangles);
+                add_quad::<false, D, ROW4>(&mut product, &x, far, place, components, args.k)
             }
+            Kind::Full => add_quad_full::<D, ROW4>(&mut product, &x[0], far, place, (components, triangles, args.k)),
         };
         far = warp_any(far);
         i += step;
         stage ^= 1;
     }
     // SAFETY: all threads end here, and the start of the shared memory is unused.
-    unsafe { args.output.finish(product) };
+    args.output.finish(product);
 }
 
 macro_rules! instances {

@@ -103,7 +103,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
             // Past the end the last quad is read again, and not counted.
             let quad = if first + q < last { first + q } else { last };
             // SAFETY: the feature and the quad exist; the stage has room for a step.
-            unsafe { to.copy4(QUAD * c as usize, args.columns.quad(quad, (from + feature) as usize), policy) };
+            to.copy4(QUAD * c as usize, args.columns.quad(quad, (from + feature) as usize), policy);
         });
         let to = stage.offset(self.of_samples());
         // A whole step of each part; the last step may have fewer features.
@@ -114,7 +114,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
                 let from =
                     self.parameters(tile + part, row).wrapping_add(start as usize * Self::WIDTH + 4 * i as usize);
                 // SAFETY: within the tile's parameters; the stage has room for a step of each part.
-                unsafe { to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy) };
+                to.copy4(part as usize * STEP * Self::WIDTH + 4 * i as usize, from, policy);
             }
         });
         copies_commit();
@@ -127,8 +127,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
         let start = if FULL { self.parameters(tile, row).wrapping_add(self.args.d as usize * T) } else { seeds };
         let mut values = [[0.0f32; SAMPLES]; T];
         counted!(for k in 0..T {
-            // SAFETY: the caller guarantees it.
-            values[k] = [unsafe { load(start.add(k)) }; SAMPLES];
+            values[k] = [load(start.add(k)); SAMPLES];
         });
         values
     }
@@ -144,8 +143,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
     #[inline(always)]
     unsafe fn sample(&self, features: Shared<f32>, feature: u32) -> [f32; SAMPLES] {
         let x = features.offset(feature as usize * QUAD * self.quads as usize + self.sample);
-        // SAFETY: the caller guarantees it.
-        let (a, b) = unsafe { (x.get4(0), x.get4(WARP_SAMPLES / 2)) };
+        let (a, b) = (x.get4(0), x.get4(WARP_SAMPLES / 2));
         [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
     }
 
@@ -160,23 +158,20 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
         let mut later = step.later;
         let mut earlier = step.start - if EXPANDED { later * (later + 1) / 2 } else { 0 };
         counted!(for f in 0..features {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                let mut x =
-                    self.sample(if EXPANDED { self.factors } else { samples }, if EXPANDED { later } else { f as u32 });
-                if EXPANDED {
-                    let other = self.sample(self.factors, earlier);
-                    counted!(for p in 0..SAMPLES {
-                        x[p] *= other[p];
-                    });
-                    (later, earlier) = if earlier == later { (later + 1, 0) } else { (later, earlier + 1) };
-                }
-                let parameters = parameters.offset(f * Self::WIDTH);
-                match NUMBERS {
-                    1 => multiply(values, &x, parameters),
-                    2 => subtract_distances(values, &x, parameters),
-                    _ => subtract_observed(values, &x, parameters),
-                }
+            let mut x =
+                self.sample(if EXPANDED { self.factors } else { samples }, if EXPANDED { later } else { f as u32 });
+            if EXPANDED {
+                let other = self.sample(self.factors, earlier);
+                counted!(for p in 0..SAMPLES {
+                    x[p] *= other[p];
+                });
+                (later, earlier) = if earlier == later { (later + 1, 0) } else { (later, earlier + 1) };
+            }
+            let parameters = parameters.offset(f * Self::WIDTH);
+            match NUMBERS {
+                1 => multiply(values, &x, parameters),
+                2 => subtract_distances(values, &x, parameters),
+                _ => subtract_observed(values, &x, parameters),
             }
         });
     }
@@ -196,8 +191,7 @@ impl<const T: usize, const FULL: bool, const EXPANDED: bool, const NUMBERS: usiz
             let stride = opaque(self.args.exponents.stride) as usize;
             let mut to = self.exponents(first, tile as usize * T);
             counted!(for k in 0..T {
-                // SAFETY: the caller guarantees it.
-                unsafe { store_samples(to, q[k]) };
+                store_samples(to, q[k]);
                 to = to.wrapping_add(stride);
             });
         }
@@ -226,16 +220,14 @@ pub unsafe fn finish_samples<const ADD: bool>(
         let mut sum = LogSumExp::new();
         let mut other = if sample < columns.n { at } else { rows * samples };
         while other < rows * samples {
-            // SAFETY: the caller guarantees it.
-            sum.merge(unsafe { LogSumExp { max: maxima.get(other), sum: totals.get(other) } });
+            sum.merge(LogSumExp { max: maxima.get(other), sum: totals.get(other) });
             other += samples;
         }
         if ADD && !outputs.1.is_null() && sample < columns.n {
             // SAFETY: sample < N.
-            sum.max += unsafe { load(outputs.1.add(sample as usize)) };
+            sum.max += load(outputs.1.add(sample as usize));
         }
-        // SAFETY: the caller guarantees it.
-        unsafe { finish_sample(product, columns, outputs, sample, sum) };
+        finish_sample(product, columns, outputs, sample, sum);
     });
 }
 
@@ -259,22 +251,19 @@ pub unsafe fn finish_sample(
             product.multiply_scaled(sum.max, sum.sum);
         } else {
             // SAFETY: sample < N.
-            weight = unsafe { load(sample_weights.add(sample as usize)) };
+            weight = load(sample_weights.add(sample as usize));
             product.multiply_scaled(weight * sum.log2(), 1.0);
         }
         (top, factor) = (sum.max, weight * reciprocal(sum.sum));
         if !scores.is_null() {
-            // SAFETY: sample < N.
-            unsafe { store(scores.add(sample as usize), sum.log2()) };
+            store(scores.add(sample as usize), sum.log2());
         }
     }
     if !exponents.q.is_null() {
         let to = exponents.normalisers.wrapping_add(sample as usize);
         // SAFETY: both rows have a place for the sample.
-        unsafe {
-            store(to, top);
-            store(to.add(exponents.stride as usize), factor);
-        }
+        store(to, top);
+        store(to.add(exponents.stride as usize), factor);
     }
 }
 
@@ -287,8 +276,7 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
         (x[p], less[p]) = if x[p].is_nan() { (0.0, 0.0) } else { (x[p], -1.0) };
     });
     counted!(for k in (0..T).step_by(4) {
-        // SAFETY: the caller guarantees it.
-        let (s, m, c) = unsafe { (parameters.get4(k), parameters.get4(T + k), parameters.get4(2 * T + k)) };
+        let (s, m, c) = (parameters.get4(k), parameters.get4(T + k), parameters.get4(2 * T + k));
         counted!(for l in 0..4 {
             counted!(for p in 0..SAMPLES {
                 let t = fma(s[l], x[p], m[l]);
@@ -303,8 +291,7 @@ unsafe fn subtract_observed<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f3
 #[inline(always)]
 unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], parameters: Shared<f32>) {
     counted!(for k in (0..T).step_by(4) {
-        // SAFETY: the caller guarantees it.
-        let (s, m) = unsafe { (parameters.get4(k), parameters.get4(T + k)) };
+        let (s, m) = (parameters.get4(k), parameters.get4(T + k));
         counted!(for l in 0..4 {
             counted!(for p in 0..SAMPLES {
                 let t = fma(s[l], x[p], m[l]);
@@ -319,8 +306,7 @@ unsafe fn subtract_distances<const T: usize>(q: &mut [[f32; SAMPLES]; T], x: &[f
 #[inline(always)]
 unsafe fn multiply<const T: usize>(z: &mut [[f32; SAMPLES]; T], x: &[f32; SAMPLES], a: Shared<f32>) {
     counted!(for k in (0..T).step_by(4) {
-        // SAFETY: the caller guarantees it.
-        let a = unsafe { a.get4(k) };
+        let a = a.get4(k);
         counted!(for l in 0..4 {
             counted!(for p in 0..SAMPLES {
                 z[k + l][p] = fma(a[l], x[p], z[k + l][p]);
@@ -343,11 +329,8 @@ fn subtract_squares<const T: usize>(q: &mut [f32; SAMPLES], z: &[[f32; SAMPLES];
 /// Safety: `to` is the place of the first sample, aligned to 16 bytes, and writable for the samples of a warp.
 #[inline(always)]
 unsafe fn store_samples(to: *mut f32, v: [f32; SAMPLES]) {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        store4(to, [v[0], v[1], v[2], v[3]]);
-        store4(to.add(WARP_SAMPLES / 2), [v[4], v[5], v[6], v[7]]);
-    }
+    store4(to, [v[0], v[1], v[2], v[3]]);
+    store4(to.add(WARP_SAMPLES / 2), [v[4], v[5], v[6], v[7]]);
 }
 
 #[inline(always)]
@@ -379,7 +362,7 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
     if EXPANDED {
         counted!(for quad in (thread_idx()..quads).step_by(block_dim()) {
             // SAFETY: the row behind the features; a barrier follows before it is read.
-            unsafe { tiles.factors.set4(QUAD * (args.d * quads + quad) as usize, [1.0; QUAD]) };
+            tiles.factors.set4(QUAD * (args.d * quads + quad) as usize, [1.0; QUAD]);
         });
     }
     let mut product = LogProduct::new();
@@ -387,38 +370,34 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
     counted!(for first in (block_idx() * quads..columns.quads()).step_by(grid_dim() * quads) {
         let empty = LogSumExp::new();
         // SAFETY: this thread's places; all threads have read them before the barrier that ends this loop.
-        unsafe {
-            sums.set(0, [empty.max; QUAD], [empty.sum; QUAD]);
-            sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
-        }
+        sums.set(0, [empty.max; QUAD], [empty.sum; QUAD]);
+        sums.set(1, [empty.max; QUAD], [empty.sum; QUAD]);
         let mut stage = 0;
         let mut at = Step { tile: 0, row: 0, start: 0, later: 0 };
         // SAFETY: the stages are free, at the start and after the barrier that ends this loop.
-        unsafe { tiles.fetch(0, first, at) };
+        tiles.fetch(0, first, at);
         while at.tile < args.tiles {
             let tile = at.tile;
             let present = tile + part < args.tiles;
             // A warp without a tile computes the last one again, without effect.
             let mine = if present { tile + part } else { args.tiles - 1 };
             // SAFETY: the tile exists.
-            let weights = unsafe { args.weights_and_seeds.add(mine as usize * if FULL { 2 } else { 2 * T }) };
-            // SAFETY: as above.
-            let mut exponent = [if FULL { unsafe { load(weights.add(1)) } } else { 0.0 }; SAMPLES];
+            let weights = args.weights_and_seeds.add(mine as usize * if FULL { 2 } else { 2 * T });
+            let mut exponent = [if FULL { load(weights.add(1)) } else { 0.0 }; SAMPLES];
             while at.tile == tile {
                 let row = at.row;
-                // SAFETY: as above.
-                let mut values = unsafe { tiles.first_values(mine, row, weights.wrapping_add(T)) };
+                let mut values = tiles.first_values(mine, row, weights.wrapping_add(T));
                 while at.tile == tile && at.row == row {
                     copies_wait();
                     barrier!();
                     let next = tiles.next(at);
                     if next.tile < args.tiles {
                         // SAFETY: all threads have passed the barrier, so none computes on the other stage.
-                        unsafe { tiles.fetch(stage ^ 1, first, next) };
+                        tiles.fetch(stage ^ 1, first, next);
                     }
                     if present {
                         // SAFETY: the step has arrived, and the barrier made the other threads' copies visible.
-                        unsafe { tiles.add_step(&mut values, stage, at) };
+                        tiles.add_step(&mut values, stage, at);
                     }
                     stage ^= 1;
                     at = tiles.next(at);
@@ -427,19 +406,14 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
                     subtract_squares(&mut exponent, &values);
                 } else if present {
                     // SAFETY: the tile's weights; rows for its components, with a place for each sample.
-                    unsafe {
-                        tiles.store_exponents(first, mine, &values);
-                        sums.add(&values, weights);
-                    }
+                    tiles.store_exponents(first, mine, &values);
+                    sums.add(&values, weights);
                 }
             }
             if FULL && present {
-                // SAFETY: as above.
-                unsafe {
-                    sums.add(&[exponent], weights);
-                    if !args.exponents.q.is_null() {
-                        store_samples(tiles.exponents(first, mine as usize), exponent);
-                    }
+                sums.add(&[exponent], weights);
+                if !args.exponents.q.is_null() {
+                    store_samples(tiles.exponents(first, mine as usize), exponent);
                 }
             }
         }
@@ -447,16 +421,14 @@ unsafe fn body<const T: usize, const FULL: bool, const EXPANDED: bool, const NUM
         let outputs = (args.sample_weights, args.samples, args.exponents);
         let shape = (args.component_warps as usize, QUAD * quads as usize);
         // SAFETY: the barrier made all warps' sums visible.
-        unsafe {
-            match (FULL || EXPANDED, NUMBERS) {
-                (false, 1) => finish_samples::<true>(&mut product, columns, outputs, first, shape, (maxima, totals)),
-                _ => finish_samples::<false>(&mut product, columns, outputs, first, shape, (maxima, totals)),
-            }
+        match (FULL || EXPANDED, NUMBERS) {
+            (false, 1) => finish_samples::<true>(&mut product, columns, outputs, first, shape, (maxima, totals)),
+            _ => finish_samples::<false>(&mut product, columns, outputs, first, shape, (maxima, totals)),
         };
         barrier!();
     });
     // SAFETY: all threads end here, and the start of the shared memory is unused.
-    unsafe { args.output.finish(product) };
+    args.output.finish(product);
 }
 
 kernels! {

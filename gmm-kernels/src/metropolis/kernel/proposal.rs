@@ -52,19 +52,15 @@ impl<const D: usize> Proposal<'_, D> {
     /// Safety: the coordinate exists; point and steps are in shared memory.
     #[inline(always)]
     unsafe fn at(&self, i: usize) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let x = self.point.get(i);
-            (if self.accepted { x + self.present.get(i) } else { x }) + self.next.get(i)
-        }
+        let x = self.point.get(i);
+        (if self.accepted { x + self.present.get(i) } else { x }) + self.next.get(i)
     }
 
     /// Number `i` of [`MetropolisArgs::terms`].
     /// Safety: the number exists.
     #[inline(always)]
     unsafe fn term(&self, i: usize) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe { load(self.args.terms.add(i)) }
+        load(self.args.terms.add(i))
     }
 
     /// The place of the terms of columns; below, of components.
@@ -84,8 +80,7 @@ impl<const D: usize> Proposal<'_, D> {
         let mut log2_weight = 0.0;
         let mut i = self.lane;
         while i + 1 < self.args.k as usize {
-            // SAFETY: the caller guarantees it.
-            let t = unsafe { self.at(i) - self.term(self.terms_of_components() + i * COMPONENT_TERMS + 1) };
+            let t = self.at(i) - self.term(self.terms_of_components() + i * COMPONENT_TERMS + 1);
             let x = LOG2_E * t;
             let size = if x < 0.0 { -x } else { x };
             // −log₂ z is `rest` if x > 0, otherwise `rest` − x; −log₂(1 − z) is `rest` + x if x > 0, otherwise `rest`.
@@ -113,31 +108,29 @@ impl<const D: usize> Proposal<'_, D> {
             let j = f * LANES as usize + self.lane;
             if present && j < D {
                 // SAFETY: coordinates and terms of the feature; a place for the component.
-                unsafe {
-                    let feature = c * D + j;
-                    let mean = self.at(k - 1 + feature);
-                    let log_scale = self.at(k - 1 + k * D + if args.spherical { c } else { feature });
-                    let column = self.terms_of_columns() + j * COLUMN_TERMS;
-                    let unit = self.term(column);
-                    // s = unit / σ, and log₂ of s as rounded. (If the power is out of bounds, so is s.)
-                    let power = -LOG2_E * log_scale;
-                    let over_scale = exp2(if power > 1000.0 { 1000.0 } else { power });
-                    let exact = unit * over_scale;
-                    let s = exact as f32;
-                    sums.log2_scales += power + self.term(column + 1) + log2_of_rounding(exact, s);
-                    let m = (self.term(column + 2) - mean) * self.term(column + 3) * s as f64;
-                    sums.in_range &= in_range(s, m);
-                    components.set(2 * j, s);
-                    components.set(2 * j + 1, m as f32);
-                    let prior = feature * FEATURE_TERMS;
-                    let deviation = mean - self.term(prior);
-                    let over_variance = over_scale * over_scale;
-                    let precision = fma64(self.term(prior + 2), over_variance, self.term(prior + 1));
-                    sums.log_prior -= 0.5 * deviation * deviation * precision;
-                    if j == 0 || !args.spherical {
-                        sums.log_prior += self.term(prior + 3) * log_scale - self.term(prior + 4) / over_variance;
-                        sums.log_prior -= self.term(prior + 5) * over_variance;
-                    }
+                let feature = c * D + j;
+                let mean = self.at(k - 1 + feature);
+                let log_scale = self.at(k - 1 + k * D + if args.spherical { c } else { feature });
+                let column = self.terms_of_columns() + j * COLUMN_TERMS;
+                let unit = self.term(column);
+                // s = unit / σ, and log₂ of s as rounded. (If the power is out of bounds, so is s.)
+                let power = -LOG2_E * log_scale;
+                let over_scale = exp2(if power > 1000.0 { 1000.0 } else { power });
+                let exact = unit * over_scale;
+                let s = exact as f32;
+                sums.log2_scales += power + self.term(column + 1) + log2_of_rounding(exact, s);
+                let m = (self.term(column + 2) - mean) * self.term(column + 3) * s as f64;
+                sums.in_range &= in_range(s, m);
+                components.set(2 * j, s);
+                components.set(2 * j + 1, m as f32);
+                let prior = feature * FEATURE_TERMS;
+                let deviation = mean - self.term(prior);
+                let over_variance = over_scale * over_scale;
+                let precision = fma64(self.term(prior + 2), over_variance, self.term(prior + 1));
+                sums.log_prior -= 0.5 * deviation * deviation * precision;
+                if j == 0 || !args.spherical {
+                    sums.log_prior += self.term(prior + 3) * log_scale - self.term(prior + 4) / over_variance;
+                    sums.log_prior -= self.term(prior + 5) * over_variance;
                 }
             }
         });
@@ -189,25 +182,23 @@ pub(super) unsafe fn propose<const D: usize, const ROW: usize>(
     };
     let (c, present) = (proposal.component, proposal.component < k);
     let components = Shared::<f32>::at(layout.components).offset(accepted as usize * COMPONENTS * ROW + c * ROW);
-    // SAFETY: the caller guarantees it; there is a place for the component.
-    unsafe {
-        let log2_weight = proposal.log2_weight();
-        let FeatureSums { log2_scales, mut log_prior, in_range } = proposal.features(components, present);
-        let log2_scales = sum_over(log2_scales, WITHIN);
-        if present && proposal.lane == 0 {
-            log_prior += proposal.term(proposal.terms_of_components() + c * COMPONENT_TERMS) * LN_2 * log2_weight;
-        }
-        let log_prior = sum_over(log_prior, WITHIN | ACROSS);
-        let (common, weight, seed) = split_constant(if present { log2_weight + log2_scales } else { f64::MIN });
-        if present && proposal.lane == 0 {
-            components.set(2 * D, weight);
-            components.set(2 * D + 1, seed);
-        }
-        let base = fma64(args.n_ln_2, common, log_prior + args.constant);
-        let good = !warp_any(!in_range) && base > f64::MIN && base < f64::MAX;
-        if lane == 0 {
-            let place = if accepted { record::AFTER_ACCEPTANCE } else { record::AFTER_REJECTION };
-            Shared::<f64>::at(layout.record).set(place, if good { base } else { f64::NEG_INFINITY });
-        }
+    // SAFETY: there is a place for the component.
+    let log2_weight = proposal.log2_weight();
+    let FeatureSums { log2_scales, mut log_prior, in_range } = proposal.features(components, present);
+    let log2_scales = sum_over(log2_scales, WITHIN);
+    if present && proposal.lane == 0 {
+        log_prior += proposal.term(proposal.terms_of_components() + c * COMPONENT_TERMS) * LN_2 * log2_weight;
+    }
+    let log_prior = sum_over(log_prior, WITHIN | ACROSS);
+    let (common, weight, seed) = split_constant(if present { log2_weight + log2_scales } else { f64::MIN });
+    if present && proposal.lane == 0 {
+        components.set(2 * D, weight);
+        components.set(2 * D + 1, seed);
+    }
+    let base = fma64(args.n_ln_2, common, log_prior + args.constant);
+    let good = !warp_any(!in_range) && base > f64::MIN && base < f64::MAX;
+    if lane == 0 {
+        let place = if accepted { record::AFTER_ACCEPTANCE } else { record::AFTER_REJECTION };
+        Shared::<f64>::at(layout.record).set(place, if good { base } else { f64::NEG_INFINITY });
     }
 }

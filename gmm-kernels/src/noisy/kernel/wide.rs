@@ -79,35 +79,33 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
         // The places of all entries would take the registers of T.
         let (row, column) = (opaque(self.row as u32) as usize, opaque(self.column as u32) as usize);
         // SAFETY: numbers of the sample and of the component.
-        unsafe {
-            let (covariance, seed, mean) = args.component(c);
-            let total = |i: usize, j: usize| {
-                let covariance = f64::load(covariance.add(triangle(i) + j));
-                match (args.noise.is_null(), args.diagonal != 0) {
-                    (true, _) => covariance,
-                    (false, false) => covariance + f64::load(noise.add((triangle(i) + j) * step)),
-                    (false, true) if i == j => covariance + f64::load(noise.add(i * step)),
-                    (false, true) => covariance,
-                }
-            };
-            let mut pair = Pair { t: [[0.0; COLUMNS]; ROWS], y: [0.0; OWN], limits: [0.0; OWN], seed };
-            written_out!(for a in 0..ROWS {
-                counted!(for b in 0..2 * a + 2 {
-                    let (i, j) = (row + LANES.0 * a, column + LANES.1 * b);
-                    if i < d && j <= i {
-                        pair.t[a][b] = total(i, j);
-                    }
-                });
-            });
-            counted!(for s in 0..OWN {
-                let own = self.lane + WARP as usize * s;
-                if own < d {
-                    pair.y[s] = f64::load(args.x.add(own * args.stride as usize + sample)) - f64::load(mean.add(own));
-                    pair.limits[s] = ROUNDING * total(own, own);
+        let (covariance, seed, mean) = args.component(c);
+        let total = |i: usize, j: usize| {
+            let covariance = f64::load(covariance.add(triangle(i) + j));
+            match (args.noise.is_null(), args.diagonal != 0) {
+                (true, _) => covariance,
+                (false, false) => covariance + f64::load(noise.add((triangle(i) + j) * step)),
+                (false, true) if i == j => covariance + f64::load(noise.add(i * step)),
+                (false, true) => covariance,
+            }
+        };
+        let mut pair = Pair { t: [[0.0; COLUMNS]; ROWS], y: [0.0; OWN], limits: [0.0; OWN], seed };
+        written_out!(for a in 0..ROWS {
+            counted!(for b in 0..2 * a + 2 {
+                let (i, j) = (row + LANES.0 * a, column + LANES.1 * b);
+                if i < d && j <= i {
+                    pair.t[a][b] = total(i, j);
                 }
             });
-            pair
-        }
+        });
+        counted!(for s in 0..OWN {
+            let own = self.lane + WARP as usize * s;
+            if own < d {
+                pair.y[s] = f64::load(args.x.add(own * args.stride as usize + sample)) - f64::load(mean.add(own));
+                pair.limits[s] = ROUNDING * total(own, own);
+            }
+        });
+        pair
     }
 
     /// Writes column k of T, which is in the places of row `a`, to the stage, with −1 on the diagonal, and leaves zeros:
@@ -117,37 +115,35 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
     unsafe fn give<const ALL: bool>(&self, pair: &mut Pair<ROWS, COLUMNS>, a: usize, k: usize) {
         let stage = self.stage();
         // SAFETY: each entry has one owner.
-        unsafe {
-            counted!(for b in 2 * a..2 * a + 2 {
-                if self.column + LANES.1 * b == k {
-                    if self.row + LANES.0 * a >= k {
-                        let on_diagonal = self.row + LANES.0 * a == k;
-                        let place = if on_diagonal { Self::FEATURES } else { self.row + LANES.0 * a };
-                        stage.set(place, pair.t[a][b]);
-                        pair.t[a][b] = 0.0;
-                    }
-                    counted!(for below in a + 1..ROWS {
-                        stage.set(self.row + LANES.0 * below, pair.t[below][b]);
-                        pair.t[below][b] = 0.0;
-                    });
+        counted!(for b in 2 * a..2 * a + 2 {
+            if self.column + LANES.1 * b == k {
+                if self.row + LANES.0 * a >= k {
+                    let on_diagonal = self.row + LANES.0 * a == k;
+                    let place = if on_diagonal { Self::FEATURES } else { self.row + LANES.0 * a };
+                    stage.set(place, pair.t[a][b]);
+                    pair.t[a][b] = 0.0;
                 }
-            });
-            if ALL && self.row + LANES.0 * a == k {
-                counted!(for b in 0..2 * a + 2 {
-                    let j = self.column + LANES.1 * b;
-                    if j < k {
-                        stage.set(j, pair.t[a][b]);
-                        pair.t[a][b] = 0.0;
-                    }
+                counted!(for below in a + 1..ROWS {
+                    stage.set(self.row + LANES.0 * below, pair.t[below][b]);
+                    pair.t[below][b] = 0.0;
                 });
             }
-            let s = LANES.0 * a / WARP as usize;
-            if self.lane + WARP as usize * s == k {
-                stage.set(k, -1.0);
-                stage.set(Self::FEATURES + 1, pair.limits[s]);
-                stage.set(Self::FEATURES + 2, pair.y[s]);
-                pair.y[s] = 0.0;
-            }
+        });
+        if ALL && self.row + LANES.0 * a == k {
+            counted!(for b in 0..2 * a + 2 {
+                let j = self.column + LANES.1 * b;
+                if j < k {
+                    stage.set(j, pair.t[a][b]);
+                    pair.t[a][b] = 0.0;
+                }
+            });
+        }
+        let s = LANES.0 * a / WARP as usize;
+        if self.lane + WARP as usize * s == k {
+            stage.set(k, -1.0);
+            stage.set(Self::FEATURES + 1, pair.limits[s]);
+            stage.set(Self::FEATURES + 2, pair.y[s]);
+            pair.y[s] = 0.0;
         }
     }
 
@@ -162,30 +158,28 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
             counted!(for k in LANES.0 * rows..end {
                 not_unrolled();
                 // SAFETY: the lanes meet between the writes and the reads of a stage, and so before the next but one.
-                unsafe {
-                    self.give::<ALL>(pair, rows, k);
-                    let stage = self.exchange();
-                    let inverse = determinant.multiply(stage.get(Self::FEATURES), stage.get(Self::FEATURES + 1));
-                    let y = stage.get(Self::FEATURES + 2);
-                    let share = y * inverse;
-                    square = fma64(share, y, square);
-                    counted!(for s in 0..OWN {
-                        let own = self.lane + WARP as usize * s;
-                        if own < Self::FEATURES {
-                            pair.y[s] = fma64(-stage.get(own), share, pair.y[s]);
-                        }
+                self.give::<ALL>(pair, rows, k);
+                let stage = self.exchange();
+                let inverse = determinant.multiply(stage.get(Self::FEATURES), stage.get(Self::FEATURES + 1));
+                let y = stage.get(Self::FEATURES + 2);
+                let share = y * inverse;
+                square = fma64(share, y, square);
+                counted!(for s in 0..OWN {
+                    let own = self.lane + WARP as usize * s;
+                    if own < Self::FEATURES {
+                        pair.y[s] = fma64(-stage.get(own), share, pair.y[s]);
+                    }
+                });
+                let mut factors = [0.0; ROWS];
+                counted!(for a in first..ROWS {
+                    factors[a] = -inverse * stage.get(self.row + LANES.0 * a);
+                });
+                written_out!(for b in (if ALL { 0 } else { 2 * rows })..COLUMNS {
+                    let column = stage.get(self.column + LANES.1 * b);
+                    counted!(for a in b / 2..ROWS {
+                        pair.t[a][b] = fma64(factors[a], column, pair.t[a][b]);
                     });
-                    let mut factors = [0.0; ROWS];
-                    counted!(for a in first..ROWS {
-                        factors[a] = -inverse * stage.get(self.row + LANES.0 * a);
-                    });
-                    written_out!(for b in (if ALL { 0 } else { 2 * rows })..COLUMNS {
-                        let column = stage.get(self.column + LANES.1 * b);
-                        counted!(for a in b / 2..ROWS {
-                            pair.t[a][b] = fma64(factors[a], column, pair.t[a][b]);
-                        });
-                    });
-                }
+                });
             });
         });
         determinant.density(pair.seed, square)
@@ -196,24 +190,22 @@ impl<const ROWS: usize, const COLUMNS: usize> Lane<ROWS, COLUMNS> {
     #[inline(always)]
     unsafe fn add(&mut self, r: f64, pair: &Pair<ROWS, COLUMNS>, h: &mut [f64; OWN]) {
         // SAFETY: the lanes meet between writes and reads; the numbers of E are the lane's.
-        unsafe {
-            let stage = self.stage();
-            counted!(for s in 0..OWN {
-                h[s] = fma64(r, pair.y[s], h[s]);
-                if self.lane + WARP as usize * s < Self::FEATURES {
-                    stage.set(self.lane + WARP as usize * s, pair.y[s]);
-                }
+        let stage = self.stage();
+        counted!(for s in 0..OWN {
+            h[s] = fma64(r, pair.y[s], h[s]);
+            if self.lane + WARP as usize * s < Self::FEATURES {
+                stage.set(self.lane + WARP as usize * s, pair.y[s]);
+            }
+        });
+        let stage = self.exchange();
+        written_out!(for a in 0..ROWS {
+            let scaled = r * stage.get(self.row + LANES.0 * a);
+            counted!(for b in 0..2 * a + 2 {
+                let place = (places(a) + b) * WARP as usize;
+                let with_u = fma64(scaled, stage.get(self.column + LANES.1 * b), self.e.get(place));
+                self.e.set(place, fma64(r, pair.t[a][b], with_u));
             });
-            let stage = self.exchange();
-            written_out!(for a in 0..ROWS {
-                let scaled = r * stage.get(self.row + LANES.0 * a);
-                counted!(for b in 0..2 * a + 2 {
-                    let place = (places(a) + b) * WARP as usize;
-                    let with_u = fma64(scaled, stage.get(self.column + LANES.1 * b), self.e.get(place));
-                    self.e.set(place, fma64(r, pair.t[a][b], with_u));
-                });
-            });
-        }
+        });
     }
 }
 
@@ -225,12 +217,10 @@ pub(super) unsafe fn density<const ROWS: usize, const COLUMNS: usize>(args: &Pai
     counted!(for task in (lane.warp as u64..args.n as u64 * args.k as u64).step_by(lane.warps as u64) {
         let (sample, c) = ((task / args.k as u64) as usize, (task % args.k as u64) as usize);
         // SAFETY: the pair exists, and its warp takes part.
-        unsafe {
-            let mut pair = lane.pair(args, sample, c);
-            let q = lane.sweep::<false>(&mut pair, args.d as usize);
-            if lane.lane == 0 {
-                store(args.q_of(c, sample), q);
-            }
+        let mut pair = lane.pair(args, sample, c);
+        let q = lane.sweep::<false>(&mut pair, args.d as usize);
+        if lane.lane == 0 {
+            store(args.q_of(c, sample), q);
         }
     });
 }
@@ -246,41 +236,37 @@ pub(super) unsafe fn sums_of_slices<const ROWS: usize, const COLUMNS: usize>(arg
         let (mut n, mut h) = (0.0, [0.0; OWN]);
         counted!(for place in 0..places(ROWS) {
             // SAFETY: a number of the lane.
-            unsafe { lane.e.set(place * WARP as usize, 0.0) };
+            lane.e.set(place * WARP as usize, 0.0);
         });
         let (start, end) = args.samples(slice);
         counted!(for sample in start..end {
             // SAFETY: the pair exists, and its warp takes part.
-            unsafe {
-                let r = load(args.pairs.q_of(c as usize, sample));
-                if r > NEGLIGIBLE {
-                    let mut pair = lane.pair(&args.pairs, sample, opaque(c) as usize);
-                    lane.sweep::<true>(&mut pair, d);
-                    n += r;
-                    lane.add(r, &pair, &mut h);
-                }
+            let r = load(args.pairs.q_of(c as usize, sample));
+            if r > NEGLIGIBLE {
+                let mut pair = lane.pair(&args.pairs, sample, opaque(c) as usize);
+                lane.sweep::<true>(&mut pair, d);
+                n += r;
+                lane.add(r, &pair, &mut h);
             }
         });
         // SAFETY: each sum has one owner.
-        unsafe {
-            if lane.lane == 0 {
-                args.put((c, slice), 0, n);
+        if lane.lane == 0 {
+            args.put((c, slice), 0, n);
+        }
+        counted!(for s in 0..OWN {
+            let own = lane.lane + WARP as usize * s;
+            if own < d {
+                args.put((c, slice), 1 + own, h[s]);
             }
-            counted!(for s in 0..OWN {
-                let own = lane.lane + WARP as usize * s;
-                if own < d {
-                    args.put((c, slice), 1 + own, h[s]);
+        });
+        written_out!(for a in 0..ROWS {
+            counted!(for b in 0..2 * a + 2 {
+                let (i, j) = (lane.row + LANES.0 * a, lane.column + LANES.1 * b);
+                if i < d && j <= i {
+                    let v = lane.e.get((places(a) + b) * WARP as usize);
+                    args.put((c, slice), 1 + d + triangle(i) + j, v);
                 }
             });
-            written_out!(for a in 0..ROWS {
-                counted!(for b in 0..2 * a + 2 {
-                    let (i, j) = (lane.row + LANES.0 * a, lane.column + LANES.1 * b);
-                    if i < d && j <= i {
-                        let v = lane.e.get((places(a) + b) * WARP as usize);
-                        args.put((c, slice), 1 + d + triangle(i) + j, v);
-                    }
-                });
-            });
-        }
+        });
     });
 }

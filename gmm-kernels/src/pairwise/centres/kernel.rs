@@ -16,18 +16,16 @@ kernel! {
         let mut sums = [[[0.0f32; QUAD]; QUAD]; THREAD_QUADS];
         counted!(for j in 0..args.d as usize {
             // SAFETY: the quads and the column exist.
-            unsafe {
-                let c = load_f32x4(args.centres.quad(centre, j));
-                counted!(for r in 0..THREAD_QUADS {
-                    let x = load_f32x4(args.x.quad(quads[r], j));
-                    counted!(for p in 0..QUAD {
-                        counted!(for i in 0..QUAD {
-                            let t = x[p] - c[i];
-                            sums[r][p][i] = fma(t, t, sums[r][p][i]);
-                        });
+            let c = load_f32x4(args.centres.quad(centre, j));
+            counted!(for r in 0..THREAD_QUADS {
+                let x = load_f32x4(args.x.quad(quads[r], j));
+                counted!(for p in 0..QUAD {
+                    counted!(for i in 0..QUAD {
+                        let t = x[p] - c[i];
+                        sums[r][p][i] = fma(t, t, sums[r][p][i]);
                     });
                 });
-            }
+            });
         });
         let m = args.centres.n as usize;
         let first = QUAD * centre as usize;
@@ -40,16 +38,14 @@ kernel! {
                 });
                 let to = args.values.wrapping_add(row * m + first);
                 // SAFETY: row and centres exist; if M is a multiple of 4, so is the place's distance from the start.
-                unsafe {
-                    if m.is_multiple_of(QUAD) {
-                        store4(to, v);
-                    } else {
-                        counted!(for i in 0..QUAD {
-                            if first + i < m {
-                                store(to.add(i), v[i]);
-                            }
-                        });
-                    }
+                if m.is_multiple_of(QUAD) {
+                    store4(to, v);
+                } else {
+                    counted!(for i in 0..QUAD {
+                        if first + i < m {
+                            store(to.add(i), v[i]);
+                        }
+                    });
                 }
             }
         });

@@ -18,8 +18,7 @@ unsafe fn add_columns<const COUNT: usize>(
     let mut x = [[[0.0f32; QUAD]; 2]; COUNT];
     counted!(for c in 0..COUNT {
         let j = j as usize + c;
-        // SAFETY: the caller guarantees it.
-        x[c] = unsafe { [load4(args.a.quad(quad, j), policy), load4(args.b.quad(quad, j), policy)] };
+        x[c] = [load4(args.a.quad(quad, j), policy), load4(args.b.quad(quad, j), policy)];
     });
     counted!(for c in 0..COUNT {
         counted!(for p in 0..QUAD {
@@ -37,20 +36,18 @@ kernel! {
             let mut sums = [0.0f32; QUAD];
             let mut j = 0;
             // SAFETY: the quad and the columns exist, and the values have room for whole quads.
-            unsafe {
-                while j + TOGETHER <= args.d {
-                    add_columns::<{ TOGETHER as usize }>(&mut sums, &args, quad, j, policy);
-                    j += TOGETHER;
-                }
-                while j < args.d {
-                    add_columns::<1>(&mut sums, &args, quad, j, policy);
-                    j += 1;
-                }
-                counted!(for p in 0..QUAD {
-                    sums[p] = exp2(sums[p] * args.factor);
-                });
-                store4(args.values.add(QUAD * quad as usize), sums);
+            while j + TOGETHER <= args.d {
+                add_columns::<{ TOGETHER as usize }>(&mut sums, &args, quad, j, policy);
+                j += TOGETHER;
             }
+            while j < args.d {
+                add_columns::<1>(&mut sums, &args, quad, j, policy);
+                j += 1;
+            }
+            counted!(for p in 0..QUAD {
+                sums[p] = exp2(sums[p] * args.factor);
+            });
+            store4(args.values.add(QUAD * quad as usize), sums);
         });
     }
 }

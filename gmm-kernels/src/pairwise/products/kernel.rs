@@ -1,5 +1,6 @@
 use super::*;
-use crate::pairwise::split::{LARGEST, square_roots};
+use crate::pairwise::split::LARGEST;
+use crate::pairwise::split::kernel::square_roots;
 use crate::simt::*;
 
 /// Tiles of `mma` along the matrix's rows that are computed side by side, so that several products overlap.
@@ -36,7 +37,7 @@ unsafe fn fetch(
         if row < rows.rows {
             let from = of_segment.wrapping_add(row as usize * row_bytes as usize);
             // SAFETY: the row and the segment exist; each thread has its own place in the stage.
-            unsafe { to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy) };
+            to.copy4((i * rows_at_once) as usize * PITCH, from.cast(), policy);
         }
     });
 }
@@ -51,14 +52,10 @@ unsafe fn add_step<const DOWN: usize, const ACROSS: usize>(
 ) {
     let mut v = [[[0u32; 4]; 2]; DOWN];
     counted!(for down in 0..DOWN {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            v[down] = [vectors.matrices(16 * down * PITCH), vectors.matrices(16 * down * PITCH + LOW)];
-        }
+        v[down] = [vectors.matrices(16 * down * PITCH), vectors.matrices(16 * down * PITCH + LOW)];
     });
     written_out!(for pair in 0..(ACROSS / SIDE_BY_SIDE) {
-        // SAFETY: the caller guarantees it.
-        let [high, low] = unsafe { [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)] };
+        let [high, low] = [matrix.matrices(16 * pair * PITCH), matrix.matrices(16 * pair * PITCH + LOW)];
         let mut added = [[[0.0f32; 4]; SIDE_BY_SIDE]; DOWN];
         // Small products first.
         counted!(for product in 0..3 {
@@ -100,7 +97,7 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
         let vector = first[0] + in_tile;
         if vector < n {
             // SAFETY: a vector of the tile.
-            let of_vector = square_roots(unsafe { scales.of_vectors.get(in_tile as usize) });
+            let of_vector = square_roots(scales.of_vectors.get(in_tile as usize));
             let to = args.products.wrapping_add(vector as usize * m as usize);
             counted!(for across in 0..ACROSS {
                 let in_tile = warp[1] + 8 * across as u32 + 2 * (lane % 4);
@@ -108,21 +105,19 @@ unsafe fn write<const DOWN: usize, const ACROSS: usize>(
                 let mut values = [0.0f32; 2];
                 counted!(for i in 0..2 {
                     // SAFETY: a row of the tile.
-                    let of_row = square_roots(unsafe { scales.of_rows.get(in_tile as usize + i) });
+                    let of_row = square_roots(scales.of_rows.get(in_tile as usize + i));
                     let sum = sums[down / 2][across][2 * (down % 2) + i] * UNSCALE;
                     values[i] = sum * (of_vector[0] * of_row[0]) * (of_vector[1] * of_row[1]);
                 });
                 // SAFETY: vector and row exist; if M is even, so is the place's distance from the start.
-                unsafe {
-                    if m.is_multiple_of(2) && row < m {
-                        store2(to.add(row as usize), values);
-                    } else {
-                        if row < m {
-                            store(to.add(row as usize), values[0]);
-                        }
-                        if row + 1 < m {
-                            store(to.add(row as usize + 1), values[1]);
-                        }
+                if m.is_multiple_of(2) && row < m {
+                    store2(to.add(row as usize), values);
+                } else {
+                    if row < m {
+                        store(to.add(row as usize), values[0]);
+                    }
+                    if row + 1 < m {
+                        store(to.add(row as usize + 1), values[1]);
                     }
                 }
             });
@@ -151,7 +146,7 @@ impl Scales {
                 (args.matrix.rows, args.matrix.scales, first[1] + i - tiling.vectors as u32)
             };
             // SAFETY: an existing row, the last one for rows past the end; a place for each.
-            unsafe { this.of_vectors.set(i as usize, load(scales.add(row.min(rows - 1) as usize))) };
+            this.of_vectors.set(i as usize, load(scales.add(row.min(rows - 1) as usize)));
         });
         this
     }
@@ -175,17 +170,17 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
 ) -> bool {
     counted!(for i in 0..DOWN * ACROSS {
         // SAFETY: a place for each four sums of each thread, share and tile.
-        unsafe { store4(place_of_sums(args, tiling, tile, share, i), sums[i / ACROSS][i % ACROSS]) };
+        store4(place_of_sums(args, tiling, tile, share, i), sums[i / ACROSS][i % ACROSS]);
     });
     let before = Shared::<Halves>::at(0);
     barrier!();
     if thread_idx() == 0 {
         // SAFETY: a number for each tile. Blocks that count later see this block's writes before the barrier.
-        unsafe { before.set(0, count_up(args.ready.add(tile as usize), 1)) };
+        before.set(0, count_up(args.ready.add(tile as usize), 1));
     }
     barrier!();
     // SAFETY: set before the barrier.
-    if unsafe { before.get(0) } + 1 < args.shares {
+    if before.get(0) + 1 < args.shares {
         return false;
     }
     let mut total = [[[0.0f32; 4]; ACROSS]; DOWN];
@@ -196,9 +191,8 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
         counted!(for p in 0..AT_ONCE {
             let share = (share + p as u32).min(args.shares - 1);
             counted!(for i in 0..DOWN * ACROSS {
-                // SAFETY: as above; all shares have been written.
-                of_shares[p][i / ACROSS][i % ACROSS] =
-                    unsafe { load(place_of_sums(args, tiling, tile, share, i).cast::<u128>()) };
+                // SAFETY: all shares have been written.
+                of_shares[p][i / ACROSS][i % ACROSS] = load(place_of_sums(args, tiling, tile, share, i).cast::<u128>());
             });
         });
         counted!(for p in 0..AT_ONCE {
@@ -213,8 +207,8 @@ unsafe fn add_parts<const DOWN: usize, const ACROSS: usize>(
     }
     *sums = total;
     if thread_idx() == 0 {
-        // SAFETY: as above; no other block counts for this tile any more.
-        unsafe { store(args.ready.add(tile as usize), 0) };
+        // SAFETY: no other block counts for this tile any more.
+        store(args.ready.add(tile as usize), 0);
     }
     true
 }
@@ -263,19 +257,10 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
             // In a register of each thread, although all threads share the stage: see `in_thread_register`.
             let to = to.offset(stage as usize * elements).in_thread_register();
             // SAFETY: the arguments are the caller's; a stage has room for the rows of a tile.
-            unsafe {
-                let vectors = [first_vector, tiling.vectors as u32, tiling.threads];
-                fetch(&args.vectors, vectors, args.segments, segment, to, policy);
-                let to = to.offset(tiling.vectors * PITCH);
-                fetch(
-                    &args.matrix,
-                    [first_row, tiling.rows as u32, tiling.threads],
-                    args.segments,
-                    segment,
-                    to,
-                    policy,
-                );
-            }
+            let vectors = [first_vector, tiling.vectors as u32, tiling.threads];
+            fetch(&args.vectors, vectors, args.segments, segment, to, policy);
+            let to = to.offset(tiling.vectors * PITCH);
+            fetch(&args.matrix, [first_row, tiling.rows as u32, tiling.threads], args.segments, segment, to, policy);
         }
         copies_commit();
     };
@@ -284,8 +269,7 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         fetch_segment(segment + stage, stage);
         stage += 1;
     }
-    // SAFETY: the caller guarantees it.
-    let scales = unsafe { Scales::read(args, tiling, [first_vector, first_row]) };
+    let scales = Scales::read(args, tiling, [first_vector, first_row]);
     let mut sums = [[[0.0f32; 4]; ACROSS]; DOWN];
     stage = 0;
     while segment < end {
@@ -301,43 +285,39 @@ unsafe fn body<const ALONG: usize, const OVER: usize, const DOWN: usize, const A
         while step < if tiling.vectors == LARGE.vectors { opaque(2) } else { 2 } {
             let at = stage as usize * elements + step as usize * STEP;
             // SAFETY: places of this stage; every lane comes here.
-            unsafe { add_step(&mut sums, vectors.offset(at), matrix.offset(at)) };
+            add_step(&mut sums, vectors.offset(at), matrix.offset(at));
             step += 1;
         }
         segment += 1;
         stage = if stage == ahead { 0 } else { stage + 1 };
     }
     if tiling.most_shares > 1 && args.shares > 1 {
-        // SAFETY: the caller guarantees it; all copies have arrived, and no thread reads them now.
-        let last = unsafe { add_parts(args, tiling, [tile, share], &mut sums) };
+        // SAFETY: all copies have arrived, and no thread reads them now.
+        let last = add_parts(args, tiling, [tile, share], &mut sums);
         if !last {
             return;
         }
     }
-    // SAFETY: the caller guarantees it.
-    unsafe { write(args, &sums, scales, [first_vector, first_row], [of_vectors as u32, of_rows as u32]) };
+    write(args, &sums, scales, [first_vector, first_row], [of_vectors as u32, of_rows as u32]);
 }
 
 kernel! {
     /// Multiplies all vectors by all rows, in tiles of 256 × 128.
     pub unsafe fn products_large(args: ProductsArgs) {
-        // SAFETY: the caller guarantees it.
-        unsafe { body::<4, 2, 4, 8>(&args, LARGE) };
+        body::<4, 2, 4, 8>(&args, LARGE);
     }
 }
 
 kernel! {
     /// Multiplies all vectors by all rows, in tiles of 64 × 64.
     pub unsafe fn products_medium(args: ProductsArgs) {
-        // SAFETY: the caller guarantees it.
-        unsafe { body::<2, 2, 2, 4>(&args, MEDIUM) };
+        body::<2, 2, 2, 4>(&args, MEDIUM);
     }
 }
 
 kernel! {
     /// Multiplies all vectors by all rows, in tiles of 32 × 32.
     pub unsafe fn products_small(args: ProductsArgs) {
-        // SAFETY: the caller guarantees it.
-        unsafe { body::<2, 2, 1, 2>(&args, SMALL) };
+        body::<2, 2, 1, 2>(&args, SMALL);
     }
 }

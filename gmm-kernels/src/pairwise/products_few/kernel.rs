@@ -1,7 +1,6 @@
 use super::*;
-use crate::pairwise::split::{
-    LARGEST, SEGMENT, SEGMENT_ELEMENTS, max_magnitude, power_of_two, split_pair, square_roots,
-};
+use crate::pairwise::split::kernel::{max_magnitude, power_of_two, split_pair, square_roots};
+use crate::pairwise::split::{LARGEST, SEGMENT, SEGMENT_ELEMENTS};
 use crate::simt::*;
 
 /// Numbers of a segment that a lane reads of a row or of a vector.
@@ -18,7 +17,7 @@ type Pieces = [[Halves; 4]; 2];
 unsafe fn read_row(row: *const Halves, segment: u32) -> Pieces {
     let from = row.wrapping_add(segment as usize * SEGMENT_ELEMENTS).cast::<f32>();
     // SAFETY: the segment's numbers h, then the numbers l; a lane's piece of either has 16 bytes.
-    unsafe { [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(SEGMENT_ELEMENTS / 2)).map(f32::to_bits)] }
+    [load_f32x4(from).map(f32::to_bits), load_f32x4(from.add(SEGMENT_ELEMENTS / 2)).map(f32::to_bits)]
 }
 
 /// Reads a lane's numbers of a vector from `first` on, with zeros past its end; unconditionally, so that none waits.
@@ -30,7 +29,7 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
         counted!(for i in (0..NUMBERS).step_by(4) {
             let at = first + i;
             // SAFETY: four numbers, the last of which is below D.
-            let four = unsafe { load_f32x4(vector.add(if at < d { at } else { d - 4 } as usize)) };
+            let four = load_f32x4(vector.add(if at < d { at } else { d - 4 } as usize));
             counted!(for j in 0..4 {
                 numbers[i as usize + j] = if at < d { four[j] } else { 0.0 };
             });
@@ -38,7 +37,7 @@ unsafe fn read_vector(vector: *const f32, d: u32, first: u32) -> [f32; NUMBERS a
     } else {
         counted!(for i in 0..NUMBERS {
             // SAFETY: below D.
-            let number = unsafe { load(vector.add((first + i).min(d - 1) as usize)) };
+            let number = load(vector.add((first + i).min(d - 1) as usize));
             numbers[i as usize] = if first + i < d { number } else { 0.0 };
         });
     }
@@ -103,15 +102,15 @@ kernel! {
         };
         let rows = [row_at(0), row_at(1)];
         // SAFETY: the rows and the segment exist.
-        let read_rows = |segment: u32| unsafe { [read_row(rows[0], segment), read_row(rows[1], segment)] };
+        let read_rows = |segment: u32| [read_row(rows[0], segment), read_row(rows[1], segment)];
         // SAFETY: the vector exists.
         let read_vector =
-            |segment: u32| unsafe { read_vector(vector, args.d, segment * SEGMENT as u32 + lane % 4 * NUMBERS) };
+            |segment: u32| read_vector(vector, args.d, segment * SEGMENT as u32 + lane % 4 * NUMBERS);
         let mut segment = warp;
         let first = segment.min(segments - 1);
         let (mut next_rows, mut next_vector) = (read_rows(first), read_vector(first));
         // SAFETY: the rows exist.
-        let row_scales = unsafe { [load(args.matrix.scales.add(of_row(0))), load(args.matrix.scales.add(of_row(1)))] };
+        let row_scales = [load(args.matrix.scales.add(of_row(0))), load(args.matrix.scales.add(of_row(1)))];
         let row_scales = row_scales.map(|scale| square_roots(scale).map(|root| root * UNSCALE));
         let mut sums = [0.0f32; 4];
         while segment < segments {
@@ -136,7 +135,7 @@ kernel! {
             let vector = 2 * (lane as usize % 4) + i % 2;
             let row = OCTET as usize * (i / 2) + lane as usize / 4;
             // SAFETY: a place for each warp, vector and row.
-            unsafe { of_warps.set((warp as usize * VECTORS + vector) * PITCH + row, sums[i]) };
+            of_warps.set((warp as usize * VECTORS + vector) * PITCH + row, sums[i]);
         });
         barrier!();
         counted!(for product in (thread_idx()..(VECTORS * ROWS) as u32).step_by(block_dim()) {
@@ -145,14 +144,13 @@ kernel! {
             counted!(for warp in 0..MOST_WARPS {
                 // The constant bound keeps reads from waiting for each other.
                 if warp < warps as usize {
-                    // SAFETY: as above.
-                    sum += unsafe { of_warps.get((warp * VECTORS + vector as usize) * PITCH + row as usize) };
+                    sum += of_warps.get((warp * VECTORS + vector as usize) * PITCH + row as usize);
                 }
             });
             let (vector, row) = (first_vector + vector, first_row + row);
             if vector < args.n && row < args.matrix.rows {
                 // SAFETY: the vector and the row exist.
-                unsafe { store(args.products.add(vector as usize * args.matrix.rows as usize + row as usize), sum) };
+                store(args.products.add(vector as usize * args.matrix.rows as usize + row as usize), sum);
             }
         });
     }

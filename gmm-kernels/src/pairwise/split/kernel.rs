@@ -28,7 +28,7 @@ unsafe fn pairs(x: *const f32, d: u32, [first, step]: [u32; 2], element: u32) ->
         let j = (first + (t / 2) as u32 * step) * SEGMENT as u32 + 2 * element + (t % 2) as u32;
         // Without condition, so that no read waits for another.
         // SAFETY: below D.
-        let number = unsafe { load(x.add(j.min(d - 1) as usize)) };
+        let number = load(x.add(j.min(d - 1) as usize));
         pairs[t / 2][t % 2] = if j < d { number } else { 0.0 };
     });
     pairs
@@ -100,10 +100,8 @@ unsafe fn write(
             let [high, low] = split_pair(pairs[t], inverse);
             let to = to.wrapping_add((segment * SEGMENT_ELEMENTS as u32 + element) as usize);
             // SAFETY: the row's segment has 16 elements of either kind.
-            unsafe {
-                store(to, high);
-                store(to.add(SEGMENT_ELEMENTS / 2), low);
-            }
+            store(to, high);
+            store(to.add(SEGMENT_ELEMENTS / 2), low);
         }
     });
 }
@@ -120,25 +118,20 @@ kernel! {
             let x = args.x.wrapping_add(row as usize * args.d as usize);
             let to = args.halves.wrapping_add(row as usize * segments as usize * SEGMENT_ELEMENTS);
             // SAFETY: the row exists, here and below.
-            let kept = unsafe { pairs(x, args.d, [first, step], element) };
+            let kept = pairs(x, args.d, [first, step], element);
             let mut largest = max_of_pairs(0, &kept);
             counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
-                // SAFETY: as above.
-                largest = max_of_pairs(largest, &unsafe { pairs(x, args.d, [segment, step], element) });
+                largest = max_of_pairs(largest, &pairs(x, args.d, [segment, step], element));
             });
             let [scale, inverse] = power_of_two(block_max(largest));
-            // SAFETY: as above.
-            unsafe { write(&kept, inverse, to, segments, [first, step], element) };
+            write(&kept, inverse, to, segments, [first, step], element);
             counted!(for segment in (next..segments).step_by(step * TOGETHER as u32) {
-                // SAFETY: as above.
-                unsafe {
-                    let pairs = pairs(x, args.d, [segment, step], element);
-                    write(&pairs, inverse, to, segments, [segment, step], element);
-                }
+                let pairs = pairs(x, args.d, [segment, step], element);
+                write(&pairs, inverse, to, segments, [segment, step], element);
             });
             if thread_idx() == 0 {
                 // SAFETY: below the number of rows.
-                unsafe { store(args.scales.add(row as usize), scale) };
+                store(args.scales.add(row as usize), scale);
             }
         });
     }

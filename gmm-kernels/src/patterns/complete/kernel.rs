@@ -32,7 +32,7 @@ impl<'a> Component<'a> {
         let matrix = |i: usize| Matrix::new(args.matrices.wrapping_add((component * MATRICES + i) * d * d), d);
         let vector = |i: usize| args.vectors.wrapping_add((component * VECTORS + i) * d);
         // SAFETY: the pattern exists.
-        let observed = unsafe { Observed::of(&args.masks, pattern) };
+        let observed = Observed::of(&args.masks, pattern);
         let lane = (thread_idx() % WARP) as usize;
         let (map, second, product) = (matrix(0), matrix(1), matrix(2));
         Self {
@@ -76,21 +76,18 @@ impl<'a> Component<'a> {
         };
         let from = self.args.sums.wrapping_add(value * self.args.value_stride as usize);
         // SAFETY: slices of the pattern.
-        unsafe { self.over_slices(from, self.args.slice_stride as usize) }
+        self.over_slices(from, self.args.slice_stride as usize)
     }
 
     /// Σ over the pattern's slices of numbers `stride` apart.
     #[inline(always)]
     unsafe fn over_slices(self, from: *const f64, stride: usize) -> f64 {
         let mut sum = 0.0;
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let mut slice = load_u32(self.args.slices.add(self.pattern)) - self.args.first_slice;
-            let end = load_u32(self.args.slices.add(self.pattern + 1)) - self.args.first_slice;
-            while slice < end {
-                sum += load(from.add(slice as usize * stride));
-                slice += 1;
-            }
+        let mut slice = load_u32(self.args.slices.add(self.pattern)) - self.args.first_slice;
+        let end = load_u32(self.args.slices.add(self.pattern + 1)) - self.args.first_slice;
+        while slice < end {
+            sum += load(from.add(slice as usize * stride));
+            slice += 1;
         }
         sum
     }
@@ -105,80 +102,78 @@ impl<'a> Component<'a> {
     unsafe fn complete(self) {
         let (d, observed) = (self.d(), self.observed);
         // SAFETY: the component's matrices, vectors and results; all lanes meet between a write and another's read.
-        unsafe {
-            let count = self.sum(d, d);
-            let mut cell = Cells::of(self.lane, d);
-            while cell.i < d {
-                let Cells { i, j, .. } = cell;
-                if j <= i && observed.has(i) && observed.has(j) {
-                    let v = self.sum(i, j);
-                    self.second.set(i, j, v);
-                    if i != j {
-                        self.second.set(j, i, v);
-                    }
+        let count = self.sum(d, d);
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < d {
+            let Cells { i, j, .. } = cell;
+            if j <= i && observed.has(i) && observed.has(j) {
+                let v = self.sum(i, j);
+                self.second.set(i, j, v);
+                if i != j {
+                    self.second.set(j, i, v);
                 }
-                cell = cell.next();
             }
-            let mut j = self.lane;
-            while j < d {
-                if observed.has(j) {
-                    store(self.first.add(j), self.sum(d, j));
-                }
-                j += WARP as usize;
+            cell = cell.next();
+        }
+        let mut j = self.lane;
+        while j < d {
+            if observed.has(j) {
+                store(self.first.add(j), self.sum(d, j));
             }
-            warp_sync();
-            let mut cell = Cells::of(self.lane, d);
-            while cell.i < d {
-                let Cells { i, j, .. } = cell;
-                if observed.has(j) {
-                    let mut v = 0.0;
-                    counted!(for l in 0..d {
-                        if observed.has(l) {
-                            v = fma64(self.map.get(i, l), self.second.get(l, j), v);
-                        }
-                    });
-                    self.product.set(i, j, v);
-                }
-                cell = cell.next();
-            }
-            let mut i = self.lane;
-            while i < d {
+            j += WARP as usize;
+        }
+        warp_sync();
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < d {
+            let Cells { i, j, .. } = cell;
+            if observed.has(j) {
                 let mut v = 0.0;
                 counted!(for l in 0..d {
                     if observed.has(l) {
-                        v = fma64(self.map.get(i, l), load(self.first.add(l)), v);
+                        v = fma64(self.map.get(i, l), self.second.get(l, j), v);
                     }
                 });
-                store(self.mapped.add(i), v);
-                i += WARP as usize;
+                self.product.set(i, j, v);
             }
-            warp_sync();
-            let start = self.c * sums(d);
-            if self.lane == 0 {
-                store(self.value(start), count);
-            }
-            let mut cell = Cells::of(self.lane, d);
-            while cell.i < d {
-                let Cells { i, j, .. } = cell;
-                if j <= i {
-                    let (f, e) = (load(self.mapped.add(i)), load(self.e.add(i)));
-                    let (g, h) = (load(self.mapped.add(j)), load(self.e.add(j)));
-                    let mut v = f * h + e * g + count * e * h;
-                    if !observed.has(i) && !observed.has(j) {
-                        v = fma64(count, self.map.get(i, j), v);
-                    }
-                    counted!(for l in 0..d {
-                        if observed.has(l) {
-                            v = fma64(self.product.get(i, l), self.map.get(j, l), v);
-                        }
-                    });
-                    store(self.value(start + 1 + d + i * (i + 1) / 2 + j), v);
-                    if i == j {
-                        store(self.value(start + 1 + i), f + count * e);
-                    }
+            cell = cell.next();
+        }
+        let mut i = self.lane;
+        while i < d {
+            let mut v = 0.0;
+            counted!(for l in 0..d {
+                if observed.has(l) {
+                    v = fma64(self.map.get(i, l), load(self.first.add(l)), v);
                 }
-                cell = cell.next();
+            });
+            store(self.mapped.add(i), v);
+            i += WARP as usize;
+        }
+        warp_sync();
+        let start = self.c * sums(d);
+        if self.lane == 0 {
+            store(self.value(start), count);
+        }
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < d {
+            let Cells { i, j, .. } = cell;
+            if j <= i {
+                let (f, e) = (load(self.mapped.add(i)), load(self.e.add(i)));
+                let (g, h) = (load(self.mapped.add(j)), load(self.e.add(j)));
+                let mut v = f * h + e * g + count * e * h;
+                if !observed.has(i) && !observed.has(j) {
+                    v = fma64(count, self.map.get(i, j), v);
+                }
+                counted!(for l in 0..d {
+                    if observed.has(l) {
+                        v = fma64(self.product.get(i, l), self.map.get(j, l), v);
+                    }
+                });
+                store(self.value(start + 1 + d + i * (i + 1) / 2 + j), v);
+                if i == j {
+                    store(self.value(start + 1 + i), f + count * e);
+                }
             }
+            cell = cell.next();
         }
     }
 }
@@ -190,16 +185,14 @@ kernel! {
         let warps = block_dim() / WARP;
         let mut c = thread_idx() / WARP;
         // SAFETY: a block for each pattern.
-        unsafe {
-            if thread_idx() == 0 {
-                let component = Component::new(&args, pattern, 0);
-                let total = if args.totals.is_null() { 0.0 } else { component.over_slices(args.totals, 1) };
-                store(component.value(args.layout.k as usize * sums(args.layout.d as usize) + 2), total);
-            }
-            while args.statistics != 0 && c < args.layout.k {
-                Component::new(&args, pattern, c as usize).complete();
-                c += warps;
-            }
+        if thread_idx() == 0 {
+            let component = Component::new(&args, pattern, 0);
+            let total = if args.totals.is_null() { 0.0 } else { component.over_slices(args.totals, 1) };
+            store(component.value(args.layout.k as usize * sums(args.layout.d as usize) + 2), total);
+        }
+        while args.statistics != 0 && c < args.layout.k {
+            Component::new(&args, pattern, c as usize).complete();
+            c += warps;
         }
     }
 }

@@ -42,7 +42,7 @@ impl<'a, T: Float> Component<'a, T> {
     #[inline(always)]
     unsafe fn mean(self, j: usize) -> f64 {
         // SAFETY: the column exists.
-        unsafe { load(self.args.means.add(self.c * self.d() + j)) }
+        load(self.args.means.add(self.c * self.d() + j))
     }
 
     /// The place of e.
@@ -69,45 +69,43 @@ impl<'a, T: Float> Component<'a, T> {
         let (d, map) = (self.d(), self.map);
         let covariance = Matrix::new(self.args.covariances.wrapping_add(self.c * d * d).cast_mut(), d);
         // SAFETY: elements of the component's matrices; all lanes meet between a lane's write and another's read.
-        unsafe {
-            let mut cell = Cells::of(self.lane, d);
-            while cell.i < d {
-                map.set(cell.i, cell.j, covariance.get(cell.i, cell.j));
-                cell = cell.next();
-            }
-            counted!(for j in 0..d {
-                if self.observed.has(j) {
-                    warp_sync();
-                    let pivot = map.get(j, j);
-                    // `!(… > …)` also holds for NaN.
-                    if !(pivot > SINGULAR * covariance.get(j, j) && (f64::MIN_POSITIVE..f64::MAX).contains(&pivot)) {
-                        return Some(j);
-                    }
-                    let root = float64::sqrt(pivot);
-                    let factor = 1.0 / root;
-                    warp_sync();
-                    let mut i = self.lane;
-                    while i < d {
-                        if i == j {
-                            map.set(j, j, root);
-                        } else if self.left(i, j) {
-                            map.set(i, j, map.get(i, j) * factor);
-                        }
-                        i += WARP as usize;
-                    }
-                    warp_sync();
-                    let mut cell = Cells::of(self.lane, d);
-                    while cell.i < d {
-                        let Cells { i, j: l, .. } = cell;
-                        if i != j && l != j && self.left(i, j) && self.left(l, j) {
-                            map.set(i, l, fma64(-map.get(i, j), map.get(l, j), map.get(i, l)));
-                        }
-                        cell = cell.next();
-                    }
-                }
-            });
-            warp_sync();
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < d {
+            map.set(cell.i, cell.j, covariance.get(cell.i, cell.j));
+            cell = cell.next();
         }
+        counted!(for j in 0..d {
+            if self.observed.has(j) {
+                warp_sync();
+                let pivot = map.get(j, j);
+                // `!(… > …)` also holds for NaN.
+                if !(pivot > SINGULAR * covariance.get(j, j) && (f64::MIN_POSITIVE..f64::MAX).contains(&pivot)) {
+                    return Some(j);
+                }
+                let root = float64::sqrt(pivot);
+                let factor = 1.0 / root;
+                warp_sync();
+                let mut i = self.lane;
+                while i < d {
+                    if i == j {
+                        map.set(j, j, root);
+                    } else if self.left(i, j) {
+                        map.set(i, j, map.get(i, j) * factor);
+                    }
+                    i += WARP as usize;
+                }
+                warp_sync();
+                let mut cell = Cells::of(self.lane, d);
+                while cell.i < d {
+                    let Cells { i, j: l, .. } = cell;
+                    if i != j && l != j && self.left(i, j) && self.left(l, j) {
+                        map.set(i, l, fma64(-map.get(i, j), map.get(l, j), map.get(i, l)));
+                    }
+                    cell = cell.next();
+                }
+            }
+        });
+        warp_sync();
         None
     }
 
@@ -119,15 +117,13 @@ impl<'a, T: Float> Component<'a, T> {
                 let mut v = if i == c { 1.0 } else { 0.0 };
                 let mut l = c;
                 // SAFETY: elements of the matrices; only this lane has the column.
-                unsafe {
-                    while l < i {
-                        if self.observed.has(l) {
-                            v = fma64(-lower.get(i, l), to.get(l, c), v);
-                        }
-                        l += 1;
+                while l < i {
+                    if self.observed.has(l) {
+                        v = fma64(-lower.get(i, l), to.get(l, c), v);
                     }
-                    to.set(i, c, if i < c { 0.0 } else { v / lower.get(i, i) });
+                    l += 1;
                 }
+                to.set(i, c, if i < c { 0.0 } else { v / lower.get(i, i) });
             }
         });
     }
@@ -139,16 +135,13 @@ impl<'a, T: Float> Component<'a, T> {
             if !self.observed.has(m) {
                 let mut v = 0.0;
                 let mut l = c;
-                // SAFETY: as above.
-                unsafe {
-                    while l < self.d() {
-                        if self.observed.has(l) {
-                            v = fma64(rows.get(m, l), lower.get(l, c), v);
-                        }
-                        l += 1;
+                while l < self.d() {
+                    if self.observed.has(l) {
+                        v = fma64(rows.get(m, l), lower.get(l, c), v);
                     }
-                    to.set(m, c, v);
+                    l += 1;
                 }
+                to.set(m, c, v);
             }
         });
     }
@@ -188,13 +181,11 @@ impl<'a, T: Float> Component<'a, T> {
             if j < if general { density::columns(i / ROWS * ROWS, d) } else { i + 1 } {
                 let mut a = T::ZERO;
                 // SAFETY: elements of the matrices, and a place for each number.
-                unsafe {
-                    if alive && j <= i && i < d && self.observed.has(i) && self.observed.has(j) {
-                        a = T::narrow(ROOT_HALF_LOG2_E * self.inverse.get(i, j));
-                        self.inverse.set(i, j, a.wide());
-                    }
-                    store(self.parameter(self.place(i, j)), a);
+                if alive && j <= i && i < d && self.observed.has(i) && self.observed.has(j) {
+                    a = T::narrow(ROOT_HALF_LOG2_E * self.inverse.get(i, j));
+                    self.inverse.set(i, j, a.wide());
                 }
+                store(self.parameter(self.place(i, j)), a);
             }
             cell = cell.next();
         }
@@ -209,27 +200,25 @@ impl<'a, T: Float> Component<'a, T> {
         counted!(for i in (self.lane..rows).step_by(WARP as usize) {
             let mut b = T::ZERO;
             // SAFETY: elements of the matrices, and a place for each number.
-            unsafe {
-                if alive && i < d && self.observed.has(i) {
-                    let (mut sum, mut reach) = (0.0, 0.0);
-                    counted!(for j in 0..=i {
-                        if self.observed.has(j) {
-                            let a = self.inverse.get(i, j);
-                            sum = fma64(-a, self.mean(j), sum);
-                            reach += REACH * if a < 0.0 { -a } else { a };
-                        }
-                    });
-                    let pivot = self.inverse.get(i, i);
-                    let size = reach + if sum < 0.0 { -sum } else { sum };
-                    if !(size <= self.args.max_deviation && pivot >= self.args.min_positive) {
-                        bad = if (i as u32) < bad { i as u32 } else { bad };
-                    } else {
-                        log2 += float64::log2(pivot);
-                        b = T::narrow(sum);
+            if alive && i < d && self.observed.has(i) {
+                let (mut sum, mut reach) = (0.0, 0.0);
+                counted!(for j in 0..=i {
+                    if self.observed.has(j) {
+                        let a = self.inverse.get(i, j);
+                        sum = fma64(-a, self.mean(j), sum);
+                        reach += REACH * if a < 0.0 { -a } else { a };
                     }
+                });
+                let pivot = self.inverse.get(i, i);
+                let size = reach + if sum < 0.0 { -sum } else { sum };
+                if !(size <= self.args.max_deviation && pivot >= self.args.min_positive) {
+                    bad = if (i as u32) < bad { i as u32 } else { bad };
+                } else {
+                    log2 += float64::log2(pivot);
+                    b = T::narrow(sum);
                 }
-                store(self.parameter(self.shift_place(i)), b);
             }
+            store(self.parameter(self.shift_place(i)), b);
         });
         let mut by = WARP / 2;
         while by > 0 {
@@ -245,53 +234,48 @@ impl<'a, T: Float> Component<'a, T> {
     unsafe fn write_e(self) {
         let d = self.d();
         // SAFETY: the component's matrices and vectors; all lanes meet between a write and another's read.
-        unsafe {
-            counted!(for i in (self.lane..d).step_by(WARP as usize) {
-                if self.observed.has(i) {
-                    let mut x = 0.0;
-                    if self.args.layout.capacity > 0 {
-                        counted!(for l in 0..=i {
-                            if self.observed.has(l) {
-                                let b = load(self.parameter(self.shift_place(l)));
-                                x = fma64(-self.map.get(i, l), b.wide(), x);
-                            }
-                        });
-                    } else {
-                        x = T::narrow(self.mean(i)).wide();
-                    }
-                    store(self.e(i), x - self.mean(i));
-                }
-            });
-            warp_sync();
-            counted!(for m in (self.lane..d).step_by(WARP as usize) {
-                if !self.observed.has(m) {
-                    let mut x = 0.0;
-                    counted!(for l in 0..d {
+        counted!(for i in (self.lane..d).step_by(WARP as usize) {
+            if self.observed.has(i) {
+                let mut x = 0.0;
+                if self.args.layout.capacity > 0 {
+                    counted!(for l in 0..=i {
                         if self.observed.has(l) {
-                            x = fma64(self.inverse.get(m, l), load(self.e(l)), x);
+                            let b = load(self.parameter(self.shift_place(l)));
+                            x = fma64(-self.map.get(i, l), b.wide(), x);
                         }
                     });
-                    store(self.e(m), x);
+                } else {
+                    x = T::narrow(self.mean(i)).wide();
                 }
-            });
-        }
+                store(self.e(i), x - self.mean(i));
+            }
+        });
+        warp_sync();
+        counted!(for m in (self.lane..d).step_by(WARP as usize) {
+            if !self.observed.has(m) {
+                let mut x = 0.0;
+                counted!(for l in 0..d {
+                    if self.observed.has(l) {
+                        x = fma64(self.inverse.get(m, l), load(self.e(l)), x);
+                    }
+                });
+                store(self.e(m), x);
+            }
+        });
     }
 
     /// Writes zeros for a component without weight, or without valid parameters.
     #[inline(always)]
     unsafe fn clear(self) {
         let d = self.d();
-        // SAFETY: as above.
-        unsafe {
-            let mut cell = Cells::of(self.lane, d);
-            while cell.i < d {
-                self.map.set(cell.i, cell.j, 0.0);
-                cell = cell.next();
-            }
-            counted!(for j in (self.lane..d).step_by(WARP as usize) {
-                store(self.e(j), 0.0);
-            });
+        let mut cell = Cells::of(self.lane, d);
+        while cell.i < d {
+            self.map.set(cell.i, cell.j, 0.0);
+            cell = cell.next();
         }
+        counted!(for j in (self.lane..d).step_by(WARP as usize) {
+            store(self.e(j), 0.0);
+        });
     }
 
     /// Writes the map of the sums' vectors to deviations from μ: A⁻¹ or the identity, and B times it.
@@ -301,18 +285,16 @@ impl<'a, T: Float> Component<'a, T> {
         counted!(for c in (self.lane..d).step_by(WARP as usize) {
             if self.observed.has(c) {
                 // SAFETY: only this lane has the column.
-                unsafe {
-                    if self.args.layout.capacity > 0 {
-                        self.invert_column(self.inverse, self.map, c);
-                    } else {
-                        counted!(for i in 0..d {
-                            if self.observed.has(i) {
-                                self.map.set(i, c, if i == c { 1.0 } else { 0.0 });
-                            }
-                        });
-                    }
-                    self.multiply_column(self.inverse, self.map, self.map, c);
+                if self.args.layout.capacity > 0 {
+                    self.invert_column(self.inverse, self.map, c);
+                } else {
+                    counted!(for i in 0..d {
+                        if self.observed.has(i) {
+                            self.map.set(i, c, if i == c { 1.0 } else { 0.0 });
+                        }
+                    });
                 }
+                self.multiply_column(self.inverse, self.map, self.map, c);
             }
         });
     }
@@ -322,46 +304,44 @@ impl<'a, T: Float> Component<'a, T> {
     unsafe fn prepare(self) {
         let place = self.pattern * self.args.layout.k as usize + self.c;
         // SAFETY: the component exists; all lanes meet between a lane's write and another's read.
-        unsafe {
-            let log2_weight = load(self.args.log2_weights.add(self.c));
-            let mut alive = log2_weight > f64::MIN;
-            let mut problem = 0;
-            if alive && let Some(column) = self.factorise() {
-                (alive, problem) = (false, column as i32 + 1);
-            }
-            if alive {
-                counted!(for c in (self.lane..self.d()).step_by(WARP as usize) {
-                    if self.observed.has(c) {
-                        self.invert_column(self.map, self.inverse, c);
-                        self.multiply_column(self.map, self.inverse, self.inverse, c);
-                    }
-                });
-                warp_sync();
-            }
-            self.write_triangle(alive);
+        let log2_weight = load(self.args.log2_weights.add(self.c));
+        let mut alive = log2_weight > f64::MIN;
+        let mut problem = 0;
+        if alive && let Some(column) = self.factorise() {
+            (alive, problem) = (false, column as i32 + 1);
+        }
+        if alive {
+            counted!(for c in (self.lane..self.d()).step_by(WARP as usize) {
+                if self.observed.has(c) {
+                    self.invert_column(self.map, self.inverse, c);
+                    self.multiply_column(self.map, self.inverse, self.inverse, c);
+                }
+            });
             warp_sync();
-            let (log2, bad) = self.write_shifts(alive);
-            if bad != u32::MAX {
-                (alive, problem) = (false, -(bad as i32) - 1);
-            }
+        }
+        self.write_triangle(alive);
+        warp_sync();
+        let (log2, bad) = self.write_shifts(alive);
+        if bad != u32::MAX {
+            (alive, problem) = (false, -(bad as i32) - 1);
+        }
+        warp_sync();
+        if alive {
+            self.write_map();
             warp_sync();
-            if alive {
-                self.write_map();
-                warp_sync();
-                self.write_e();
-            } else {
-                self.clear();
-            }
-            let mut j = self.lane;
-            while self.args.layout.capacity == 0 && j < self.d() {
-                let centre = if alive { T::narrow(self.mean(j)) } else { T::ZERO };
-                store(self.parameter(self.args.places[3] as usize + self.c * self.d() + j), centre);
-                j += WARP as usize;
-            }
-            if self.lane == 0 {
-                store(self.args.constants.add(place), if alive { log2_weight + log2 } else { f64::NEG_INFINITY });
-                store(self.args.problems.add(place), problem);
-            }
+            self.write_e();
+        } else {
+            self.clear();
+        }
+        let mut j = self.lane;
+        while self.args.layout.capacity == 0 && j < self.d() {
+            let centre = if alive { T::narrow(self.mean(j)) } else { T::ZERO };
+            store(self.parameter(self.args.places[3] as usize + self.c * self.d() + j), centre);
+            j += WARP as usize;
+        }
+        if self.lane == 0 {
+            store(self.args.constants.add(place), if alive { log2_weight + log2 } else { f64::NEG_INFINITY });
+            store(self.args.problems.add(place), problem);
         }
     }
 }
@@ -380,29 +360,27 @@ unsafe fn write_weights<T: Float>(args: &MarginalsArgs<T>, pattern: usize) {
     };
     let to = args.parameters.wrapping_add(pattern * args.stride as usize);
     // SAFETY: numbers of the pattern, and a place for each.
-    unsafe {
-        let (mut offset, mut problems) = (f64::MIN, 0.0);
-        counted!(for c in 0..k {
-            let constant = load(args.constants.add(pattern * k + c));
-            offset = if constant > offset { constant } else { offset };
-            problems += if load(args.problems.add(pattern * k + c)) != 0 { 1.0 } else { 0.0 };
-        });
-        let mut c = thread_idx() as usize;
-        while c < if capacity > 0 { capacity } else { k } {
-            let (mut w, mut seed) = (T::ZERO, T::ZERO);
-            if c < k {
-                (w, seed) = weight_and_seed(load(args.constants.add(pattern * k + c)) - offset);
-            }
-            store(to.wrapping_add(weights + c), w);
-            store(to.wrapping_add(seeds + c), seed);
-            c += block_dim() as usize;
+    let (mut offset, mut problems) = (f64::MIN, 0.0);
+    counted!(for c in 0..k {
+        let constant = load(args.constants.add(pattern * k + c));
+        offset = if constant > offset { constant } else { offset };
+        problems += if load(args.problems.add(pattern * k + c)) != 0 { 1.0 } else { 0.0 };
+    });
+    let mut c = thread_idx() as usize;
+    while c < if capacity > 0 { capacity } else { k } {
+        let (mut w, mut seed) = (T::ZERO, T::ZERO);
+        if c < k {
+            (w, seed) = weight_and_seed(load(args.constants.add(pattern * k + c)) - offset);
         }
-        if thread_idx() == 0 {
-            store(args.offsets.add(pattern), offset);
-            let row = |row: usize| args.values.wrapping_add((k * sums(d) + row) * args.masks.count as usize + pattern);
-            store(row(0), load(args.weights.add(pattern)) * offset);
-            store(row(1), problems);
-        }
+        store(to.wrapping_add(weights + c), w);
+        store(to.wrapping_add(seeds + c), seed);
+        c += block_dim() as usize;
+    }
+    if thread_idx() == 0 {
+        store(args.offsets.add(pattern), offset);
+        let row = |row: usize| args.values.wrapping_add((k * sums(d) + row) * args.masks.count as usize + pattern);
+        store(row(0), load(args.weights.add(pattern)) * offset);
+        store(row(1), problems);
     }
 }
 
@@ -411,23 +389,21 @@ unsafe fn body<T: Float>(args: &MarginalsArgs<T>) {
     let pattern = block_idx() as usize;
     let (warp, warps) = (thread_idx() / WARP, block_dim() / WARP);
     // SAFETY: a block for each pattern.
-    unsafe {
-        let observed = Observed::of(&args.masks, pattern);
-        let mut c = warp;
-        while c < args.layout.k {
-            Component::new(args, observed, pattern, c as usize).prepare();
-            c += warps;
-        }
-        // Places behind the last component: zeros.
-        while c < args.layout.capacity {
-            let component = Component::new(args, observed, pattern, c as usize);
-            component.write_triangle(false);
-            component.write_shifts(false);
-            c += warps;
-        }
-        barrier!();
-        write_weights(args, pattern);
+    let observed = Observed::of(&args.masks, pattern);
+    let mut c = warp;
+    while c < args.layout.k {
+        Component::new(args, observed, pattern, c as usize).prepare();
+        c += warps;
     }
+    // Places behind the last component: zeros.
+    while c < args.layout.capacity {
+        let component = Component::new(args, observed, pattern, c as usize);
+        component.write_triangle(false);
+        component.write_shifts(false);
+        c += warps;
+    }
+    barrier!();
+    write_weights(args, pattern);
 }
 
 kernels! {

@@ -13,8 +13,7 @@ impl Output {
     /// All threads of the block call it; [`FINISH_SHARED_BYTES`] of shared memory exist and are unused.
     #[inline(always)]
     pub unsafe fn block_sum(product: LogProduct) -> f64 {
-        // SAFETY: the caller guarantees it.
-        unsafe { Self::block_total(product.warp_sum()) }
+        Self::block_total(product.warp_sum())
     }
 
     /// As [`Output::block_sum`], from each warp's sum in its lane 0.
@@ -26,14 +25,14 @@ impl Output {
         let s = Shared::<f64>::at(0);
         if thread_idx().is_multiple_of(WARP) {
             // SAFETY: one slot per warp, at most 32 warps in a block.
-            unsafe { s.set((thread_idx() / WARP) as usize, sum) };
+            s.set((thread_idx() / WARP) as usize, sum);
         }
         barrier!();
         let mut total = 0.0;
         if thread_idx() == 0 {
             counted!(for w in 0..block_dim() / WARP {
-                // SAFETY: as above; the barrier ordered the writes.
-                total += unsafe { s.get(w as usize) };
+                // SAFETY: the barrier ordered the writes.
+                total += s.get(w as usize);
             });
         }
         total
@@ -48,8 +47,7 @@ impl Output {
     /// gridDim.x places, all unwritten; see [`Output::block_sum`] for the shared memory.
     #[inline(always)]
     pub unsafe fn finish(self, product: LogProduct) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.finish_by::<false>(product, || ()) }
+        self.finish_by::<false>(product, || ())
     }
 
     /// As [`Output::finish`]; all threads of the last block call `last`, which sees all earlier writes of all blocks.
@@ -58,59 +56,55 @@ impl Output {
     /// As for [`Output::finish`].
     #[inline(always)]
     pub unsafe fn finish_with(self, product: LogProduct, last: impl FnOnce()) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.finish_by::<true>(product, last) }
+        self.finish_by::<true>(product, last)
     }
 
     /// `FENCED`: whether `last` sees what all blocks have written, which costs a wait for the memory.
     /// Safety: as for [`Output::finish`].
     #[inline(always)]
     unsafe fn finish_by<const FENCED: bool>(self, product: LogProduct, last: impl FnOnce()) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let s = Shared::<f64>::at(0);
-            let sum = Self::block_sum(product);
-            if grid_dim() == 1 {
-                if thread_idx() == 0 {
-                    publish(self.total, sum);
-                }
-                last();
-                return;
-            }
+        let s = Shared::<f64>::at(0);
+        let sum = Self::block_sum(product);
+        if grid_dim() == 1 {
             if thread_idx() == 0 {
-                // The block's other threads wrote before the barrier in `block_sum`.
-                if FENCED {
-                    fence();
-                }
-                store_fresh(self.partials.add(block_idx() as usize), sum);
+                publish(self.total, sum);
             }
-            // Blocks start in order, and only this one waits for others, so that all run eventually.
-            if block_idx() == grid_dim() - 1 {
-                let mut sum = 0.0;
-                let mut start = 0;
-                while start < grid_dim() {
-                    sum += self.take_round(start + thread_idx());
-                    start += ROUND * block_dim();
-                }
-                if FENCED {
-                    fence();
-                }
-                let sum = warp_sum(sum);
-                // The first thread has read the warps' sums.
-                barrier!();
-                if thread_idx().is_multiple_of(WARP) {
-                    s.set((thread_idx() / WARP) as usize, sum);
-                }
-                barrier!();
-                if thread_idx() == 0 {
-                    let mut total = 0.0;
-                    counted!(for w in 0..block_dim() / WARP {
-                        total += s.get(w as usize);
-                    });
-                    publish(self.total, total);
-                }
-                last();
+            last();
+            return;
+        }
+        if thread_idx() == 0 {
+            // The block's other threads wrote before the barrier in `block_sum`.
+            if FENCED {
+                fence();
             }
+            store_fresh(self.partials.add(block_idx() as usize), sum);
+        }
+        // Blocks start in order, and only this one waits for others, so that all run eventually.
+        if block_idx() == grid_dim() - 1 {
+            let mut sum = 0.0;
+            let mut start = 0;
+            while start < grid_dim() {
+                sum += self.take_round(start + thread_idx());
+                start += ROUND * block_dim();
+            }
+            if FENCED {
+                fence();
+            }
+            let sum = warp_sum(sum);
+            // The first thread has read the warps' sums.
+            barrier!();
+            if thread_idx().is_multiple_of(WARP) {
+                s.set((thread_idx() / WARP) as usize, sum);
+            }
+            barrier!();
+            if thread_idx() == 0 {
+                let mut total = 0.0;
+                counted!(for w in 0..block_dim() / WARP {
+                    total += s.get(w as usize);
+                });
+                publish(self.total, total);
+            }
+            last();
         }
     }
 
@@ -127,7 +121,7 @@ impl Output {
                 let b = start + r * block_dim();
                 if b < grid_dim() {
                     // SAFETY: a place for each block.
-                    v[r as usize] = unsafe { load_fresh(self.partials.add(b as usize)) };
+                    v[r as usize] = load_fresh(self.partials.add(b as usize));
                 }
             });
             counted!(for r in 0..ROUND {
@@ -142,8 +136,8 @@ impl Output {
         counted!(for r in 0..ROUND {
             let b = start + r * block_dim();
             if b < grid_dim() {
-                // SAFETY: as above; the block has written.
-                unsafe { store_fresh(self.partials.add(b as usize), f64::from_bits(UNWRITTEN)) };
+                // SAFETY: the block has written.
+                store_fresh(self.partials.add(b as usize), f64::from_bits(UNWRITTEN));
             }
             sum += v[r as usize];
         });

@@ -10,12 +10,12 @@ kernel! {
         let mut sum = 0.0;
         counted!(for b in (thread_idx()..count).step_by(WARP) {
             // SAFETY: b < count.
-            sum += unsafe { load(partials.add(set * count as usize + b as usize)) };
+            sum += load(partials.add(set * count as usize + b as usize));
         });
         let sum = warp_sum(sum);
         if thread_idx() == 0 {
             // SAFETY: a place for each set.
-            unsafe { store(totals.add(set), sum) };
+            store(totals.add(set), sum);
         }
     }
 }

@@ -20,23 +20,22 @@ kernel! {
                 let slice = slice + u as u32 * rows;
                 if slice < slices {
                     // SAFETY: inside.
-                    v[u] = unsafe { load(sums.add(slice as usize * count as usize + i as usize)) };
+                    v[u] = load(sums.add(slice as usize * count as usize + i as usize));
                 }
             });
             sum += (v[0] + v[1]) + (v[2] + v[3]);
             slice += UNROLL as u32 * rows;
         }
         // SAFETY: a place for each thread.
-        unsafe { parts.set(thread_idx() as usize, sum) };
+        parts.set(thread_idx() as usize, sum);
         barrier!();
         if row == 0 && i < count {
             let mut sum = 0.0;
             counted!(for row in 0..rows {
                 // SAFETY: written before the barrier.
-                sum += unsafe { parts.get((row * WARP + lane) as usize) };
+                sum += parts.get((row * WARP + lane) as usize);
             });
-            // SAFETY: inside.
-            unsafe { store(totals.add(i as usize), sum) };
+            store(totals.add(i as usize), sum);
         }
     }
 }

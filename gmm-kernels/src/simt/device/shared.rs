@@ -67,11 +67,8 @@ macro_rules! elements {
             #[inline(always)]
             pub unsafe fn get(self, i: usize) -> $t {
                 let v: $t;
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    asm!(concat!("ld.shared.", $suffix, " {}, [{}];"), out($class) v, in(reg32) self.offset(i).address,
-                        options(pure, readonly, nostack));
-                }
+                asm!(concat!("ld.shared.", $suffix, " {}, [{}];"), out($class) v, in(reg32) self.offset(i).address,
+                    options(pure, readonly, nostack));
                 v
             }
 
@@ -81,11 +78,8 @@ macro_rules! elements {
             /// The element is within the launch's shared memory, and no other thread accesses it at the same time.
             #[inline(always)]
             pub unsafe fn set(self, i: usize, v: $t) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    asm!(concat!("st.shared.", $suffix, " [{}], {};"), in(reg32) self.offset(i).address, in($class) v,
-                        options(nostack));
-                }
+                asm!(concat!("st.shared.", $suffix, " [{}], {};"), in(reg32) self.offset(i).address, in($class) v,
+                    options(nostack));
             }
         }
     };
@@ -105,12 +99,9 @@ macro_rules! fours {
             #[inline(always)]
             pub unsafe fn get4(self, i: usize) -> [$t; 4] {
                 let (a, b, c, d): ($t, $t, $t, $t);
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    asm!(concat!("ld.shared.v4.", $suffix, " {{{}, {}, {}, {}}}, [{}];"),
-                        out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address,
-                        options(pure, readonly, nostack));
-                }
+                asm!(concat!("ld.shared.v4.", $suffix, " {{{}, {}, {}, {}}}, [{}];"),
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address,
+                    options(pure, readonly, nostack));
                 [a, b, c, d]
             }
 
@@ -120,11 +111,8 @@ macro_rules! fours {
             /// As for [`Self::set`]; element `i` is aligned to 16 bytes.
             #[inline(always)]
             pub unsafe fn set4(self, i: usize, v: [$t; 4]) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    asm!(concat!("st.shared.v4.", $suffix, " [{}], {{{}, {}, {}, {}}};"), in(reg32) self.offset(i).address,
-                        in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
-                }
+                asm!(concat!("st.shared.v4.", $suffix, " [{}], {{{}, {}, {}, {}}};"), in(reg32) self.offset(i).address,
+                    in(reg32) v[0], in(reg32) v[1], in(reg32) v[2], in(reg32) v[3], options(nostack));
             }
 
             /// Starts to copy 16 bytes of global memory to elements `i` to `i + 3`; [`copies_wait`](super::copies_wait)
@@ -135,11 +123,8 @@ macro_rules! fours {
             /// it has waited.
             #[inline(always)]
             pub unsafe fn copy4(self, i: usize, from: *const $t, policy: CachePolicy) {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};",
-                        in(reg32) self.offset(i).address, in(reg64) from, in(reg64) policy.0, options(nostack));
-                }
+                asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};",
+                    in(reg32) self.offset(i).address, in(reg64) from, in(reg64) policy.0, options(nostack));
             }
         }
     };
@@ -155,19 +140,16 @@ impl Shared<f32> {
     #[inline(always)]
     pub unsafe fn get_some<const P: usize>(self, i: usize) -> [f32; P] {
         let mut v = [0.0; P];
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            if P == 4 {
-                v.copy_from_slice(&self.get4(i));
-            } else if P == 2 {
-                let (a, b): (f32, f32);
-                asm!("ld.shared.v2.f32 {{{0}, {1}}}, [{2}];",
-                    out(reg32) a, out(reg32) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
-                v[0] = a;
-                v[1] = b;
-            } else {
-                v[0] = self.get(i);
-            }
+        if P == 4 {
+            v.copy_from_slice(&self.get4(i));
+        } else if P == 2 {
+            let (a, b): (f32, f32);
+            asm!("ld.shared.v2.f32 {{{0}, {1}}}, [{2}];",
+                out(reg32) a, out(reg32) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
+            v[0] = a;
+            v[1] = b;
+        } else {
+            v[0] = self.get(i);
         }
         v
     }
@@ -181,11 +163,8 @@ impl Shared<f64> {
     #[inline(always)]
     pub unsafe fn get_pair(self, i: usize) -> [f64; 2] {
         let (a, b): (f64, f64);
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("ld.shared.v2.f64 {{{}, {}}}, [{}];",
-                out(reg64) a, out(reg64) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
-        }
+        asm!("ld.shared.v2.f64 {{{}, {}}}, [{}];",
+            out(reg64) a, out(reg64) b, in(reg32) self.offset(i).address, options(pure, readonly, nostack));
         [a, b]
     }
 }
@@ -197,10 +176,7 @@ impl Shared<Halves> {
     /// As for [`Self::set`]; element `i` is aligned to 8 bytes.
     #[inline(always)]
     pub unsafe fn set2(self, i: usize, v: [Halves; 2]) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("st.shared.v2.b32 [{}], {{{}, {}}};", in(reg32) self.offset(i).address, in(reg32) v[0], in(reg32) v[1], options(nostack));
-        }
+        asm!("st.shared.v2.b32 [{}], {{{}, {}}};", in(reg32) self.offset(i).address, in(reg32) v[0], in(reg32) v[1], options(nostack));
     }
 
     /// Reads four matrices of (8, 8) numbers for [`mma`](super::mma). All lanes take part: each passes the place of a
@@ -212,11 +188,8 @@ impl Shared<Halves> {
     #[inline(always)]
     pub unsafe fn matrices(self, i: usize) -> [Halves; 4] {
         let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(readonly, nostack));
-        }
+        asm!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(readonly, nostack));
         [a, b, c, d]
     }
 
@@ -227,11 +200,8 @@ impl Shared<Halves> {
     #[inline(always)]
     pub unsafe fn matrices_transposed(self, i: usize) -> [Halves; 4] {
         let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}, {}, {}, {}}}, [{}];",
-                out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(readonly, nostack));
-        }
+        asm!("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}, {}, {}, {}}}, [{}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) self.offset(i).address, options(readonly, nostack));
         [a, b, c, d]
     }
 }

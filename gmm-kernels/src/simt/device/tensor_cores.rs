@@ -28,14 +28,6 @@ pub fn widen_halves(h: Halves) -> [f32; 2] {
     [a, b]
 }
 
-/// Splits two numbers into a float16 and the rounded rest; the error is 2^-22 of the number, or 2^-25 if that is more.
-#[inline(always)]
-pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
-    let high = round_halves(a, b);
-    let [x, y] = widen_halves(high);
-    [high, round_halves(a - x, b - y)]
-}
-
 instructions! {
     (pure, nomem, nostack):
     /// Products of two pairs of float16 numbers, rounded.

@@ -22,10 +22,7 @@ impl Mbarrier {
     /// One thread calls it, and then [`mbarriers_ready`], before the block's threads meet and use the barrier.
     #[inline(always)]
     pub unsafe fn init(self, threads: u32) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) self.address, in(reg32) threads, options(nostack))
-        };
+        asm!("mbarrier.init.shared::cta.b64 [{}], {};", in(reg32) self.address, in(reg32) threads, options(nostack));
     }
     /// Arrives, and makes the phase wait for `bytes`.
     ///
@@ -33,11 +30,8 @@ impl Mbarrier {
     /// The barrier is ready; the copies of these bytes follow.
     #[inline(always)]
     pub unsafe fn expect(self, bytes: u32) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};",
-                in(reg32) self.address, in(reg32) bytes, options(nostack));
-        }
+        asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};",
+            in(reg32) self.address, in(reg32) bytes, options(nostack));
     }
     /// Arrives.
     ///
@@ -45,8 +39,7 @@ impl Mbarrier {
     /// The barrier is ready.
     #[inline(always)]
     pub unsafe fn arrive(self) {
-        // SAFETY: the caller guarantees it.
-        unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) self.address, options(nostack)) };
+        asm!("mbarrier.arrive.shared::cta.b64 _, [{}];", in(reg32) self.address, options(nostack));
     }
     /// Waits for the end of a phase, given modulo 2. The phase before the first (1) counts as ended.
     ///
@@ -55,20 +48,17 @@ impl Mbarrier {
     #[inline(always)]
     #[allow(named_asm_labels)] // In PTX, labels between braces are local.
     pub unsafe fn wait(self, phase: u32) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!(
-                "{{",
-                ".reg .pred ended;",
-                "again:",
-                "mbarrier.try_wait.parity.shared::cta.b64 ended, [{0}], {1};",
-                "@ended bra over;",
-                "bra again;",
-                "over:",
-                "}}",
-                in(reg32) self.address, in(reg32) phase, options(nostack)
-            );
-        }
+        asm!(
+            "{{",
+            ".reg .pred ended;",
+            "again:",
+            "mbarrier.try_wait.parity.shared::cta.b64 ended, [{0}], {1};",
+            "@ended bra over;",
+            "bra again;",
+            "over:",
+            "}}",
+            in(reg32) self.address, in(reg32) phase, options(nostack)
+        );
     }
 }
 
@@ -87,11 +77,8 @@ impl Shared<Halves> {
     /// until the barrier's phase has ended.
     #[inline(always)]
     pub unsafe fn copy_bulk(self, from: *const Halves, bytes: u32, barrier: Mbarrier) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
-                in(reg32) self.address, in(reg64) from, in(reg32) bytes, in(reg32) barrier.address, options(nostack));
-        }
+        asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
+            in(reg32) self.address, in(reg64) from, in(reg32) bytes, in(reg32) barrier.address, options(nostack));
     }
 }
 
@@ -126,8 +113,7 @@ impl Operand {
 /// the start of the launch.
 #[inline(always)]
 pub unsafe fn more_registers<const N: u32>() {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 {};", const N, options(nostack)) };
+    asm!("setmaxnreg.inc.sync.aligned.u32 {};", const N, options(nostack));
 }
 
 /// Lowers a thread's registers to N.
@@ -136,20 +122,7 @@ pub unsafe fn more_registers<const N: u32>() {
 /// As for [`more_registers`].
 #[inline(always)]
 pub unsafe fn fewer_registers<const N: u32>() {
-    // SAFETY: the caller guarantees it.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack)) };
-}
-
-/// The template's registers of these numbers.
-macro_rules! registers {
-    ($first:literal $($more:literal)*) => { concat!("{{{", $first, "}", $(", {", $more, "}",)* "}}") };
-}
-
-macro_rules! registers_0_to_63 {
-    () => {
-        registers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63)
-    };
+    asm!("setmaxnreg.dec.sync.aligned.u32 {};", const N, options(nostack));
 }
 
 /// A·B of a warpgroup, both the sums of a high and a low part; the product of both low parts is left out. A (64, 64)
@@ -166,12 +139,12 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
     let mut c = [0.0f32; 64];
     // A step is two matrices along the sum: 16 units of 16 bytes.
     macro_rules! product {
-        ($a:literal, $b:literal, $step:literal, $add:literal) => {
+        ($sums:expr, $a:literal, $b:literal, $step:literal, $add:literal) => {
             concat!(
                 concat!("add.s32 place, {", $a, "}, ", $step, "; mov.b64 a, {{place, {68}}}; "),
                 concat!("add.s32 place, {", $b, "}, ", $step, "; mov.b64 b, {{place, {69}}}; "),
                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 ",
-                registers_0_to_63!(),
+                $sums,
                 concat!(", a, b, ", $add, ", 1, 1, 0, 0;")
             )
         };
@@ -186,18 +159,18 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
                 "setp.ne.b32 no, {64}, {64};",
                 "setp.eq.b32 yes, {64}, {64};",
                 "wgmma.fence.sync.aligned;",
-                product!(65, 66, 0, "no"),
-                product!(65, 66, 16, "yes"),
-                product!(65, 66, 32, "yes"),
-                product!(65, 66, 48, "yes"),
-                product!(64, 67, 0, "yes"),
-                product!(64, 67, 16, "yes"),
-                product!(64, 67, 32, "yes"),
-                product!(64, 67, 48, "yes"),
-                product!(64, 66, 0, "yes"),
-                product!(64, 66, 16, "yes"),
-                product!(64, 66, 32, "yes"),
-                product!(64, 66, 48, "yes"),
+                product!(registers!($($i)*), 65, 66, 0, "no"),
+                product!(registers!($($i)*), 65, 66, 16, "yes"),
+                product!(registers!($($i)*), 65, 66, 32, "yes"),
+                product!(registers!($($i)*), 65, 66, 48, "yes"),
+                product!(registers!($($i)*), 64, 67, 0, "yes"),
+                product!(registers!($($i)*), 64, 67, 16, "yes"),
+                product!(registers!($($i)*), 64, 67, 32, "yes"),
+                product!(registers!($($i)*), 64, 67, 48, "yes"),
+                product!(registers!($($i)*), 64, 66, 0, "yes"),
+                product!(registers!($($i)*), 64, 66, 16, "yes"),
+                product!(registers!($($i)*), 64, 66, 32, "yes"),
+                product!(registers!($($i)*), 64, 66, 48, "yes"),
                 "wgmma.commit_group.sync.aligned;",
                 "wgmma.wait_group.sync.aligned 0;",
                 "}}",
@@ -208,10 +181,8 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
         };
     }
     // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
-    unsafe {
-        products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
-    }
+    products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
     c
 }
 
@@ -225,17 +196,13 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
 #[inline(always)]
 pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand; 4], add: u32) {
     macro_rules! product {
-        ($first:literal $second:literal $third:literal $fourth:literal, $b:literal, $add:literal) => {
+        ($sums:expr, $registers:expr, $b:literal, $add:literal) => {
             concat!(
                 concat!("mov.b64 b, {{{", $b, "}, {141}}}; "),
                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 ",
-                registers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-                    32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
-                    64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
-                    96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120
-                    121 122 123 124 125 126 127),
+                $sums,
                 ", ",
-                registers!($first $second $third $fourth),
+                $registers,
                 concat!(", b, ", $add, ", 1, 1, 1;")
             )
         };
@@ -249,10 +216,10 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
                 "setp.ne.u32 first, {140}, 0;",
                 "setp.eq.u32 yes, {140}, {140};",
                 "wgmma.fence.sync.aligned;",
-                product!(128 129 130 131, 136, "first"),
-                product!(132 133 134 135, 137, "yes"),
-                product!(128 129 130 131, 138, "yes"),
-                product!(132 133 134 135, 139, "yes"),
+                product!(registers!($($i)*), registers!(128 129 130 131), 136, "first"),
+                product!(registers!($($i)*), registers!(132 133 134 135), 137, "yes"),
+                product!(registers!($($i)*), registers!(128 129 130 131), 138, "yes"),
+                product!(registers!($($i)*), registers!(132 133 134 135), 139, "yes"),
                 "wgmma.commit_group.sync.aligned;",
                 "wgmma.wait_group.sync.aligned 0;",
                 "}}",
@@ -265,13 +232,11 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
         };
     }
     // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
-    unsafe {
-        products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
-            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
-            64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
-            96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120
-            121 122 123 124 125 126 127);
-    }
+    products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+        32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+        64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
+        96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120
+        121 122 123 124 125 126 127);
 }
 
 /// Makes this thread's writes to shared memory visible to the tensor cores.
@@ -279,110 +244,4 @@ pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand
 pub fn operands_ready() {
     // SAFETY: accesses no memory itself.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack)) };
-}
-
-/// Starts A·B of a warpgroup, both the sums of a high and a low part; the product of both low parts is left out. A (64,
-/// 16·S) is in float16, in registers as for `mma`, 16 rows per warp; B (32, 16·S) in float16, in shared memory, with
-/// matrices of (8, 8) whose rows go along the sum: for each 16 of the sum first two of the high part, then two of the
-/// low one, one behind the other; the result (64, 32) in float32. A thread gets the numbers of rows r = 16·warp + lane
-/// / 4 and r + 8 in columns 8·j + 2·(lane % 4) and the next one: four for each j, the first row's first.
-/// [`warpgroup_finish`] waits for them. Products are exact; their sums are truncated, not rounded. Small products come
-/// first. All threads of the warpgroup take part. S is at most 4.
-///
-/// # Safety
-/// The operand is in the launch's shared memory, [`operands_ready`] has followed the writes to it, and nothing writes
-/// it before [`warpgroup_finish`].
-#[inline(always)]
-pub unsafe fn warpgroup_start<const S: usize>(
-    high: &[[Halves; 4]; S],
-    low: &[[Halves; 4]; S],
-    b: Operand,
-) -> [f32; 16] {
-    let mut c = [0.0f32; 16];
-    macro_rules! product {
-        ($a0:ident $a1:ident $a2:ident $a3:ident, $b:literal, $add:literal) => {
-            concat!(
-                concat!("add.s32 place, {b}, ", $b, "; mov.b64 b, {{place, {across}}}; "),
-                "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 ",
-                registers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15),
-                concat!(", {{{", stringify!($a0), "}, {", stringify!($a1), "}, {", stringify!($a2), "}, {", stringify!($a3)),
-                concat!("}}}, b, ", $add, ", 1, 1, 0;")
-            )
-        };
-    }
-    macro_rules! products {
-        ($($i:literal)*; $($product:expr),*; $($name:ident $part:ident $s:literal $register:literal),*) => {
-            asm!(
-                "{{",
-                ".reg .pred no, yes;",
-                ".reg .b32 place;",
-                ".reg .b64 b;",
-                "setp.ne.b32 no, {b}, {b};",
-                "setp.eq.b32 yes, {b}, {b};",
-                "wgmma.fence.sync.aligned;",
-                $($product,)*
-                "wgmma.commit_group.sync.aligned;",
-                "}}",
-                $(out(reg32) c[$i],)*
-                $($name = in(reg32) $part[$s][$register],)*
-                b = in(reg32) b.low, across = in(reg32) b.high, options(nostack)
-            )
-        };
-    }
-    // The places of the parts, 16 units of 16 bytes apart.
-    macro_rules! steps {
-        ($($product:expr),*; $($operand:tt)*) => {
-            products!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; $($product),*; $($operand)*)
-        };
-    }
-    // SAFETY: reads shared memory as the caller guarantees; otherwise arithmetic on registers. Every thread takes part.
-    unsafe {
-        match S {
-            1 => steps!(
-                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"), product!(h00 h01 h02 h03, 0, "yes");
-                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3
-            ),
-            2 => steps!(
-                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
-                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
-                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes");
-                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
-                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3
-            ),
-            3 => steps!(
-                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
-                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
-                product!(l20 l21 l22 l23, 64, "yes"), product!(h20 h21 h22 h23, 80, "yes"),
-                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes"), product!(h20 h21 h22 h23, 64, "yes");
-                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
-                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3,
-                h20 high 2 0, h21 high 2 1, h22 high 2 2, h23 high 2 3, l20 low 2 0, l21 low 2 1, l22 low 2 2, l23 low 2 3
-            ),
-            _ => steps!(
-                product!(l00 l01 l02 l03, 0, "no"), product!(h00 h01 h02 h03, 16, "yes"),
-                product!(l10 l11 l12 l13, 32, "yes"), product!(h10 h11 h12 h13, 48, "yes"),
-                product!(l20 l21 l22 l23, 64, "yes"), product!(h20 h21 h22 h23, 80, "yes"),
-                product!(l30 l31 l32 l33, 96, "yes"), product!(h30 h31 h32 h33, 112, "yes"),
-                product!(h00 h01 h02 h03, 0, "yes"), product!(h10 h11 h12 h13, 32, "yes"),
-                product!(h20 h21 h22 h23, 64, "yes"), product!(h30 h31 h32 h33, 96, "yes");
-                h00 high 0 0, h01 high 0 1, h02 high 0 2, h03 high 0 3, l00 low 0 0, l01 low 0 1, l02 low 0 2, l03 low 0 3,
-                h10 high 1 0, h11 high 1 1, h12 high 1 2, h13 high 1 3, l10 low 1 0, l11 low 1 1, l12 low 1 2, l13 low 1 3,
-                h20 high 2 0, h21 high 2 1, h22 high 2 2, h23 high 2 3, l20 low 2 0, l21 low 2 1, l22 low 2 2, l23 low 2 3,
-                h30 high 3 0, h31 high 3 1, h32 high 3 2, h33 high 3 3, l30 low 3 0, l31 low 3 1, l32 low 3 2, l33 low 3 3
-            ),
-        }
-    }
-    c
-}
-
-/// Waits until at most LEFT of the products started by [`warpgroup_start`] are in progress; `c` belongs to a finished
-/// one. All threads of the warpgroup take part.
-#[inline(always)]
-pub fn warpgroup_finish<const LEFT: usize>(c: &mut [f32; 16]) {
-    // SAFETY: no operands.
-    unsafe { asm!("wgmma.wait_group.sync.aligned {};", const LEFT, options(nostack)) };
-    counted!(for i in 0..16 {
-        // Keeps all uses of the number behind the wait. SAFETY: does nothing.
-        unsafe { asm!("/* {0} */", inout(reg32) c[i], options(nostack)) };
-    });
 }

@@ -176,25 +176,16 @@ unsafe fn launch(kernel: *const c_void, shape: LaunchShape, arguments: *mut *mut
 }
 
 /// The values of `CUdevice_attribute` that the backend asks for.
-mod attributes {
-    use core::ffi::c_uint;
-
-    pub const MULTIPROCESSOR_COUNT: c_uint = 16;
-    pub const L2_CACHE_SIZE: c_uint = 38;
-    pub const COMPUTE_CAPABILITY_MAJOR: c_uint = 75;
-    pub const COMPUTE_CAPABILITY_MINOR: c_uint = 76;
-    pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: c_uint = 81;
-    pub const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_uint = 97;
-}
-
 fn attribute(attribute: c_uint) -> Option<c_int> {
     Some(match attribute {
-        attributes::MULTIPROCESSOR_COUNT => MULTIPROCESSORS,
-        attributes::L2_CACHE_SIZE => L2,
-        attributes::COMPUTE_CAPABILITY_MAJOR => COMPUTE_CAPABILITY.0,
-        attributes::COMPUTE_CAPABILITY_MINOR => COMPUTE_CAPABILITY.1,
-        attributes::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => SHARED_PER_MULTIPROCESSOR,
-        attributes::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_PER_BLOCK,
+        16 => MULTIPROCESSORS,
+        38 => L2,
+        // `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `_MINOR`.
+        75 => COMPUTE_CAPABILITY.0,
+        76 => COMPUTE_CAPABILITY.1,
+        // `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR` and `_PER_BLOCK_OPTIN`.
+        81 => SHARED_PER_MULTIPROCESSOR,
+        97 => SHARED_PER_BLOCK,
         _ => return None,
     })
 }

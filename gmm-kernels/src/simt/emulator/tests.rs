@@ -33,7 +33,7 @@ fn run_pair(n: u64, scores: &mut [f32]) -> f64 {
         output: Output { partials: memory.write("partials", &mut partials), total: memory.write("total", &mut total) },
     };
     // SAFETY: the arrays of the arguments, as far as they reach.
-    unsafe { launch((2, 1), 64, pair::shared_bytes(2, 64), &memory, pair::pair, args) };
+    unsafe { launch((2, 1), 64, pair::shared_bytes(2, 64), &memory, pair::kernel::pair, args) };
     total[0]
 }
 

@@ -19,7 +19,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// Reads the numbers that registers hold.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
-    pub(crate) unsafe fn load<M: Moments>(numbers: Shared<f32>) -> Self {
+    pub(crate) unsafe fn load<const FULL: bool>(numbers: Shared<f32>) -> Self {
         let mut components = Self {
             diagonal: [0.0; D],
             shifts: [0.0; D],
@@ -28,26 +28,21 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             numbers,
         };
         let mut j = 0;
-        while !M::FULL && COMPONENTS == 1 && j < D {
+        while !FULL && COMPONENTS == 1 && j < D {
             // SAFETY: numbers of the component.
-            unsafe {
-                components.diagonal[j] = numbers.get(j * CAPACITY);
-                components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
-            }
+            components.diagonal[j] = numbers.get(j * CAPACITY);
+            components.shifts[j] = numbers.get((MATRIX + j) * CAPACITY);
             j += 1;
         }
-        // SAFETY: as above.
-        unsafe {
-            components.weights = numbers.get_some((MATRIX + D) * CAPACITY);
-            components.seeds = numbers.get_some((MATRIX + D + 1) * CAPACITY);
-        }
+        components.weights = numbers.get_some((MATRIX + D) * CAPACITY);
+        components.seeds = numbers.get_some((MATRIX + D + 1) * CAPACITY);
         components
     }
 
     /// z and q of samples `x`.
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
-    pub(crate) unsafe fn exponents<M: Moments, const SAMPLES: usize>(
+    pub(crate) unsafe fn exponents<const FULL: bool, const SAMPLES: usize>(
         &self,
         x: &[[f32; SAMPLES]; D],
     ) -> Exponents<COMPONENTS, D, SAMPLES> {
@@ -57,12 +52,11 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
         });
         // From the last row to the first, so that a row of z takes the register of a feature that no other row needs.
         written_out!(for i in (0..D).rev() {
-            if M::FULL {
+            if FULL {
                 // SAFETY: numbers of the component.
-                e.z[0][i] = [unsafe { self.numbers.get((MATRIX + i) * CAPACITY) }; SAMPLES];
+                e.z[0][i] = [self.numbers.get((MATRIX + i) * CAPACITY); SAMPLES];
                 counted!(for j in 0..=i {
-                    // SAFETY: as above.
-                    let a = unsafe { self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY) };
+                    let a = self.numbers.get((i * (i + 1) / 2 + j) * CAPACITY);
                     counted!(for p in 0..SAMPLES {
                         e.z[0][i][p] = fma(a, x[j][p], e.z[0][i][p]);
                     });
@@ -72,7 +66,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
                     ([self.diagonal[i]; COMPONENTS], [self.shifts[i]; COMPONENTS])
                 } else {
                     // SAFETY: numbers of the components.
-                    unsafe { (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY)) }
+                    (self.numbers.get_some(i * CAPACITY), self.numbers.get_some((MATRIX + i) * CAPACITY))
                 };
                 counted!(for c in 0..COMPONENTS {
                     counted!(for p in 0..SAMPLES {

@@ -18,7 +18,7 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
     /// Safety: the samples have arrived; the parameters are in shared memory; `sample_weights` is null, or readable for
     /// the samples and the padding behind the last.
     #[inline(always)]
-    pub(crate) unsafe fn add_stage<M: Moments, const LANES: usize, const SAMPLES: usize>(
+    pub(crate) unsafe fn add_stage<const RAW: bool, const FULL: bool, const LANES: usize, const SAMPLES: usize>(
         &mut self,
         samples: Shared<f32>,
         columns: &Columns,
@@ -35,17 +35,15 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
             let mut x = [[0.0f32; SAMPLES]; D];
             counted!(for j in 0..D {
                 // SAFETY: samples of the stage.
-                x[j] = unsafe { samples.get_some(j * TILE + at) };
+                x[j] = samples.get_some(j * TILE + at);
             });
-            // SAFETY: the caller guarantees it.
-            let exponents = unsafe { self.components.exponents::<M, SAMPLES>(&x) };
+            let exponents = self.components.exponents::<FULL, SAMPLES>(&x);
             let mut likelihoods = Likelihoods::new::<LANES>(&self.components.weights, &exponents.q);
             if sample + SAMPLES as u64 > columns.n {
                 likelihoods.leave_out_past_the_end(sample, columns.n);
             }
-            // SAFETY: the caller guarantees it.
-            let factor = unsafe { likelihoods.normalise(&mut self.product, sample_weights, sample as usize) };
-            self.sums.accumulate::<M, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
+            let factor = likelihoods.normalise(&mut self.product, sample_weights, sample as usize);
+            self.sums.accumulate::<RAW, FULL, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
         });
     }
 

@@ -2,10 +2,10 @@ use super::*;
 
 /// Sum of `x` over the lanes that share a sample.
 #[inline(always)]
-pub(crate) fn sum_over_components<const LANES: usize>(mut x: f32) -> f32 {
+pub(crate) fn sum_over_components<T: Float, const LANES: usize>(mut x: T) -> T {
     let mut by = LANES as u32 / 2;
     while by > 0 {
-        x += x.shuffle_xor(by);
+        x = x + x.shuffle_xor(by);
         by /= 2;
     }
     x
@@ -45,7 +45,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
                 likelihoods.each[c][p] = weights[c] * exp2(q[c][p]);
                 lanes_sum += likelihoods.each[c][p];
             });
-            likelihoods.sum[p] = sum_over_components::<LANES>(lanes_sum);
+            likelihoods.sum[p] = sum_over_components::<f32, LANES>(lanes_sum);
             low = min(low, likelihoods.sum[p]);
         });
         likelihoods.far = warp_any(low < THRESHOLD);
@@ -74,7 +74,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
                 self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
                 lanes_sum += self.each[c][p];
             });
-            self.sum[p] = sum_over_components::<LANES>(lanes_sum);
+            self.sum[p] = sum_over_components::<f32, LANES>(lanes_sum);
         });
     }
 
@@ -107,8 +107,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
         });
         if !sample_weights.is_null() {
             counted!(for p in 0..SAMPLES {
-                // SAFETY: the caller guarantees it.
-                let weight = unsafe { load(sample_weights.add(first + p)) };
+                let weight = load(sample_weights.add(first + p));
                 factor[p] *= weight;
                 product.multiply_scaled(weight * (self.power[p] + log2(self.sum[p])), 1.0);
             });

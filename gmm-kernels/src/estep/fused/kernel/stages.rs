@@ -15,8 +15,7 @@ impl<const D: usize> Stages<'_, D> {
     /// Safety: no lane reads the stage.
     #[inline(always)]
     pub(crate) unsafe fn fetch(&self, base: u32, stage: usize) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.fetch_by::<false>(base, stage) }
+        self.fetch_by::<false>(base, stage)
     }
 
     /// As [`fetch`](Self::fetch). `THREAD` keeps the copies' address in a register of each thread, needed if ring and
@@ -37,12 +36,10 @@ impl<const D: usize> Stages<'_, D> {
             let mut from = columns.quad(quad, 0);
             counted!(for j in 0..D {
                 // SAFETY: the quad exists, and the ring has a place for each lane, feature and stage.
-                unsafe {
-                    if THREAD {
-                        place.copy4(j * TILE, from, policy);
-                    } else {
-                        self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy);
-                    }
+                if THREAD {
+                    place.copy4(j * TILE, from, policy);
+                } else {
+                    self.ring.copy4((stage * D + j) * TILE + QUAD * self.lane, from, policy);
                 }
                 from = from.wrapping_add(QUAD * quads);
             });

@@ -15,7 +15,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
 
     /// Adds samples, each with the responsibilities likelihood · factor.
     #[inline(always)]
-    pub(crate) fn accumulate<M: Moments, const SAMPLES: usize>(
+    pub(crate) fn accumulate<const RAW: bool, const FULL: bool, const SAMPLES: usize>(
         &mut self,
         x: &[[f32; SAMPLES]; D],
         z: &[[[f32; SAMPLES]; D]; COMPONENTS],
@@ -29,7 +29,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
                 self.count[c] += r[c];
             });
             written_out!(for i in 0..D {
-                if M::RAW {
+                if RAW {
                     let square = x[i][p] * x[i][p];
                     counted!(for c in 0..COMPONENTS {
                         self.first[c][i] = fma(r[c], x[i][p], self.first[c][i]);
@@ -40,7 +40,7 @@ impl<const COMPONENTS: usize, const D: usize, const MATRIX: usize> ComponentSums
                         let rz = r[c] * z[c][i][p];
                         self.first[c][i] += rz;
                         // Row i of A; of a diagonal, one element.
-                        let (start, row) = if M::FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
+                        let (start, row) = if FULL { (i * (i + 1) / 2, 0) } else { (0, i) };
                         counted!(for j in row..=i {
                             self.second[c][start + j] = fma(rz, z[c][j][p], self.second[c][start + j]);
                         });
@@ -77,11 +77,10 @@ pub(crate) unsafe fn flush<const LANES: usize, const COMPONENTS: usize, const SU
 ) {
     let add = |at: usize, sum: f64| {
         let at = at * COMPONENTS;
-        // SAFETY: the caller guarantees it; a place for each lane's turn.
-        unsafe { warp_sums.set(at, warp_sums.get(at) + sum) };
+        // SAFETY: a place for each lane's turn.
+        warp_sums.set(at, warp_sums.get(at) + sum);
     };
-    // SAFETY: the caller guarantees it.
-    unsafe { add_lanes::<LANES, SUMS>(sums, room, size, add) };
+    add_lanes::<LANES, SUMS>(sums, room, size, add);
 }
 
 /// Adds the lanes' float32 sums in float64 over the groups of lanes: calls `take` with v·LANES + l and sum v of lane l,
@@ -104,7 +103,7 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
         counted!(for v in 0..SUMS {
             if v >= start && v < end {
                 // SAFETY: inside; only this lane uses the places.
-                unsafe { room.set((v - start) * warp + lane, sums[v]) };
+                room.set((v - start) * warp + lane, sums[v]);
             }
         });
         warp_sync();
@@ -113,7 +112,7 @@ pub(crate) unsafe fn add_lanes<const LANES: usize, const SUMS: usize>(
             let mut sum = 0.0f64;
             counted!(for group in 0..warp / LANES {
                 // SAFETY: written before all lanes met.
-                sum += unsafe { room.get(v * warp + group * LANES + lane) } as f64;
+                sum += room.get(v * warp + group * LANES + lane) as f64;
             });
             take(start * LANES + o, sum);
         });

@@ -73,18 +73,16 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
                 if taker * WARP == thread_idx() {
                     counted!(for i in numbers * share / SHARES..numbers * (share + 1) / SHARES {
                         // SAFETY: inside.
-                        unsafe { self.coefficients.set(i, args.by_value[i]) };
+                        self.coefficients.set(i, args.by_value[i]);
                     });
                 }
             });
             return;
         }
-        // SAFETY: the caller guarantees it.
-        unsafe { self.load_constants(args) };
+        self.load_constants(args);
         if N == 1 {
             counted!(for i in (thread_idx() as usize..self.shape.coefficients()).step_by(block_dim() as usize) {
-                // SAFETY: inside.
-                unsafe { self.coefficients.set(i, load(args.parameters.add(i))) };
+                self.coefficients.set(i, load(args.parameters.add(i)));
             });
             return;
         }
@@ -101,15 +99,13 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             let both = |products: usize, components: usize| {
                 let from = from.wrapping_add(products * capacity + components);
                 // SAFETY: coefficients of all products and components.
-                unsafe { split_halves(load(from), load(from.add(capacity))) }
+                split_halves(load(from), load(from.add(capacity)))
             };
             let parts = [both(0, 0), both(0, TILE), both(TILE, 0), both(TILE, TILE)];
             let to = self.coefficients.cast::<Halves>().offset(2 * 4 * (i - lane) as usize + 4 * lane as usize);
             // SAFETY: inside; only this thread uses the places.
-            unsafe {
-                to.set4(0, [parts[0][0], parts[1][0], parts[2][0], parts[3][0]]);
-                to.set4(4 * WARP as usize, [parts[0][1], parts[1][1], parts[2][1], parts[3][1]]);
-            }
+            to.set4(0, [parts[0][0], parts[1][0], parts[2][0], parts[3][0]]);
+            to.set4(4 * WARP as usize, [parts[0][1], parts[1][1], parts[2][1], parts[3][1]]);
         });
     }
 
@@ -123,7 +119,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
                 (i / of_warp / CONSTANTS as u32, i / of_warp % CONSTANTS as u32, i % of_warp);
             let from = self.shape.coefficients() + (constant * capacity + part * of_warp + component) as usize;
             // SAFETY: inside.
-            unsafe { self.constants.set(i as usize, load(args.parameters.add(from))) };
+            self.constants.set(i as usize, load(args.parameters.add(from)));
         });
     }
 
@@ -134,13 +130,10 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let step = self.member.features as usize * self.shape.of_warp().steps() + step;
         let lane = (thread_idx() % WARP) as usize;
         let from = self.coefficients.offset((STEP * step + 2 * (lane % 4)) * TILE + lane / 4);
-        // SAFETY: the caller guarantees it.
-        let (first, second) = unsafe {
-            (
-                split_halves(from.get(0), from.get(TILE)),
-                split_halves(from.get(TILE * TILE), from.get(TILE * TILE + TILE)),
-            )
-        };
+        let (first, second) = (
+            split_halves(from.get(0), from.get(TILE)),
+            split_halves(from.get(TILE * TILE), from.get(TILE * TILE + TILE)),
+        );
         [first[0], first[1], second[0], second[1]]
     }
 
@@ -156,10 +149,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             counted!(for m in 0..4 {
                 let to = matrices.offset(p * TRANSPOSED + m * WARP as usize + lane);
                 // SAFETY: a place for each lane.
-                unsafe {
-                    to.set(0, x[p].high[m]);
-                    to.set(TRANSPOSED / 2, x[p].low[m]);
-                }
+                to.set(0, x[p].high[m]);
+                to.set(TRANSPOSED / 2, x[p].low[m]);
             });
         });
         warp_sync();
@@ -167,10 +158,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         counted!(for p in 0..P {
             let from = matrices.offset(p * TRANSPOSED + 4 * lane);
             // SAFETY: rows of eight numbers that all lanes have written.
-            unsafe {
-                (transposed[p].high, transposed[p].low) =
-                    (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2))
-            };
+            (transposed[p].high, transposed[p].low) =
+                (from.matrices_transposed(0), from.matrices_transposed(TRANSPOSED / 2));
         });
         transposed
     }
@@ -180,16 +169,14 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
     #[inline(always)]
     unsafe fn of_pair(&self, step: usize, pair: usize) -> [[Halves; 4]; 2] {
         let from = self.own_coefficients.offset(2 * (step * (N / 2) + pair) * 4 * WARP as usize);
-        // SAFETY: the caller guarantees it.
-        unsafe { [from.get4(0), from.get4(4 * WARP as usize)] }
+        [from.get4(0), from.get4(4 * WARP as usize)]
     }
 
     /// Constant `i` of the components `lane / 4` of each tile.
     /// Safety: they are in shared memory.
     #[inline(always)]
     pub(super) unsafe fn constant(&self, i: usize, tile: usize) -> f32 {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.own_constants.get((i * N + tile) * TILE) }
+        self.own_constants.get((i * N + tile) * TILE)
     }
 
     /// Adds up the parts of a group's exponents over the warps of the team, in the order of their features, so that all
@@ -202,7 +189,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let own = of((thread_idx() / WARP) as usize);
         counted!(for n in 0..N {
             // SAFETY: a place for each lane.
-            unsafe { own.set4(n * QUAD * WARP as usize, [q[n][0][0], q[n][0][1], q[n][1][0], q[n][1][1]]) };
+            own.set4(n * QUAD * WARP as usize, [q[n][0][0], q[n][0][1], q[n][1][0], q[n][1][1]]);
         });
         barrier!(self.member.barrier(), self.member.threads());
         let mut from = of(self.member.other(0, self.member.components));
@@ -211,7 +198,7 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         while parts > 0 {
             counted!(for n in 0..N {
                 // SAFETY: the barrier made them visible.
-                let [a, b, c, d] = unsafe { from.get4(n * QUAD * WARP as usize) };
+                let [a, b, c, d] = from.get4(n * QUAD * WARP as usize);
                 q[n] = [[q[n][0][0] + a, q[n][0][1] + b], [q[n][1][0] + c, q[n][1][1] + d]];
             });
             from = from.offset(self.shape.part());
@@ -232,10 +219,8 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
         let own = of((thread_idx() / WARP) as usize);
         counted!(for g in 0..G {
             // SAFETY: a place for each sample; two lanes write the same numbers.
-            unsafe {
-                own.set(2 * SAMPLES * g, likelihoods.power[g]);
-                own.set(2 * SAMPLES * g + 1, likelihoods.sum[g]);
-            }
+            own.set(2 * SAMPLES * g, likelihoods.power[g]);
+            own.set(2 * SAMPLES * g + 1, likelihoods.sum[g]);
         });
         barrier!(self.member.barrier(), self.member.threads());
         let mut factors = [1.0; G];
@@ -243,13 +228,12 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             let mut power = likelihoods.power[g];
             counted!(for part in 0..self.member.team.components {
                 // SAFETY: the barrier made them visible.
-                power = max(power, unsafe { of(self.member.other(self.member.features, part)).get(2 * SAMPLES * g) });
+                power = max(power, of(self.member.other(self.member.features, part)).get(2 * SAMPLES * g));
             });
             let mut sum = 0.0;
             counted!(for part in 0..self.member.team.components {
                 let from = of(self.member.other(self.member.features, part));
-                // SAFETY: as above.
-                let other = unsafe { [from.get(2 * SAMPLES * g), from.get(2 * SAMPLES * g + 1)] };
+                let other = [from.get(2 * SAMPLES * g), from.get(2 * SAMPLES * g + 1)];
                 sum += other[1] * exp2(other[0] - power);
             });
             factors[g] = exp2(likelihoods.power[g] - power);
@@ -277,11 +261,9 @@ impl<const GAPS: bool, const P: usize, const N: usize> FusedBlock<GAPS, P, N> {
             let mut sum = 0.0;
             counted!(for team in 0..self.member.teams {
                 let warp = (team * self.member.team.warps() + rank) as usize;
-                // SAFETY: the caller guarantees it.
-                sum += f64::from(unsafe { self.parts.get(warp * shape.part() + place) });
+                sum += f64::from(self.parts.get(warp * shape.part() + place));
             });
-            // SAFETY: as above.
-            unsafe { add_u64(args.integers.add(v as usize), to_integer(sum * args.unit) as u64) };
+            add_u64(args.integers.add(v as usize), to_integer(sum * args.unit) as u64);
         });
     }
 }
@@ -309,8 +291,7 @@ pub(super) unsafe fn exponents<const GAPS: bool, const P: usize, const S: usize,
                 });
             });
         } else {
-            // SAFETY: the caller guarantees it.
-            unsafe { add_step(block, f, short, Split { high, low }, &mut q) };
+            add_step(block, f, short, Split { high, low }, &mut q);
         }
     });
     q
@@ -329,8 +310,7 @@ pub(super) unsafe fn add_step<const GAPS: bool, const P: usize, const N: usize>(
 ) {
     let Split { high, low } = transposed;
     counted!(for pair in 0..N / 2 {
-        // SAFETY: the caller guarantees it.
-        let [a, a_low] = unsafe { block.of_pair(f, pair) };
+        let [a, a_low] = block.of_pair(f, pair);
         counted!(for s in 0..2 {
             let (high, low) = ([high[2 * s], high[2 * s + 1]], [low[2 * s], low[2 * s + 1]]);
             // Small products first; the product of both low parts is left out.

@@ -11,23 +11,20 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
     let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<P, H> { x: [[[[0.0; QUAD]; 2]; P]; H] };
     counted!(for h in 0..H {
-        // SAFETY: the caller guarantees it.
-        unsafe { samples.fetch(h, &rounds, rounds.group(h)) };
+        samples.fetch(h, &rounds, rounds.group(h));
     });
     let block = FusedBlock::<GAPS, P, N>::new(FusedShape::diagonal(P, N, GAPS), member);
     // SAFETY: at the start the shared memory is free.
-    unsafe { block.begin(args) };
+    block.begin(args);
     barrier!();
     let mut packed = [[0; 4]; S];
     let (mut scales, mut constants, mut weights) = ([0.0; N], [0.0; N], [0.0; N]);
     if N == 1 {
         counted!(for s in 0..S {
             // SAFETY: the barrier made them visible.
-            packed[s] = unsafe { block.packed(s) };
+            packed[s] = block.packed(s);
         });
-        // SAFETY: as above.
-        (scales[0], constants[0], weights[0]) =
-            unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
+        (scales[0], constants[0], weights[0]) = (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0));
     }
     let mut sums = RoundSums::<S, N>::new();
     let mut since = 0;
@@ -44,39 +41,33 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
                 let x = samples.take(h + g, rounds.left(group));
                 let of_group = if H > 1 { (h + g) % 2 } else { place };
                 if !member.of_team {
-                    // SAFETY: the caller guarantees it.
-                    unsafe { samples.fetch(h + g, &rounds, group + rounds.step) };
+                    samples.fetch(h + g, &rounds, group + rounds.step);
                 }
                 // SAFETY: all lanes have met since the place was read.
-                let transposed = unsafe { block.transpose(of_group, &x) };
+                let transposed = block.transpose(of_group, &x);
                 features[g] = Features::new(x);
                 // SAFETY: the coefficients are in shared memory since the barrier.
-                q[g] = unsafe { exponents(&block, &packed, &Features::new(transposed)) };
+                q[g] = exponents(&block, &packed, &Features::new(transposed));
                 if member.adds_exponents {
-                    // SAFETY: as above; these teams have one group side by side.
-                    unsafe { block.add_exponents(place, &mut q[g]) };
+                    // SAFETY: these teams have one group side by side.
+                    block.add_exponents(place, &mut q[g]);
                 }
             });
             counted!(for n in 0..N {
                 if N > 1 {
-                    // SAFETY: as above.
-                    unsafe {
-                        (scales[n], constants[n]) = (block.constant(0, n), block.constant(1, n));
-                        weights[n] = block.constant(2, n);
-                    }
+                    (scales[n], constants[n]) = (block.constant(0, n), block.constant(1, n));
+                    weights[n] = block.constant(2, n);
                 }
                 counted!(for g in 0..G {
                     finish_exponents(&mut q[g][n], scales[n], constants[n]);
                 });
             });
-            // SAFETY: the caller guarantees it.
-            let r = unsafe { rounds.respond(&block, place, &q, &weights, h) };
+            let r = rounds.respond(&block, place, &q, &weights, h);
             counted!(for g in 0..G {
                 if member.of_team {
                     // Behind the barriers: in front of them, the compiler would make the warp wait for the fetched
                     // samples where the paths with and without a team meet.
-                    // SAFETY: the caller guarantees it.
-                    unsafe { samples.fetch(h + g, &rounds, rounds.group(h + g) + rounds.step) };
+                    samples.fetch(h + g, &rounds, rounds.group(h + g) + rounds.step);
                 }
             });
             let r = sums.count(&r);
@@ -96,18 +87,17 @@ unsafe fn diagonal<const GAPS: bool, const P: usize, const S: usize, const N: us
             // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
-            unsafe { sums.take(block.transposed.cast()) };
+            sums.take(block.transposed.cast());
             barrier!();
             // SAFETY: the barrier made them visible.
-            unsafe { block.add_teams(args) };
+            block.add_teams(args);
             if rounds.done() {
                 break;
             }
             barrier!();
         }
     }
-    // SAFETY: the caller guarantees it.
-    unsafe { rounds.finish(block.shape.sums()) };
+    rounds.finish(block.shape.sums());
 }
 
 macro_rules! instances {
@@ -117,12 +107,9 @@ macro_rules! instances {
             pub unsafe fn $name(args: FusedMmaArgs) {
                 const SHAPE: FusedShape = FusedShape::diagonal($pairs, $components, $gaps);
                 let member: Member = $member(args.team);
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, $groups, { SHAPE.side_by_side() }>(
-                        &args, member,
-                    )
-                }
+                diagonal::<$gaps, $pairs, { SHAPE.steps() }, $components, $groups, { SHAPE.side_by_side() }>(
+                    &args, member,
+                )
             }
         }
     )* };

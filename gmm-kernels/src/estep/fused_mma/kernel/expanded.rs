@@ -36,7 +36,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
         if thread_idx() % WARP < 4 {
             let Split { high, low } = Split::new([[ONE; QUAD]; 2]);
             // SAFETY: the row behind the last feature.
-            unsafe { self.rows.offset(d as usize * ROW).set4(0, [high[0], high[2], low[0], low[2]]) };
+            self.rows.offset(d as usize * ROW).set4(0, [high[0], high[2], low[0], low[2]]);
         }
     }
 
@@ -49,7 +49,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
             if (feature as u32) < d {
                 let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
                 // SAFETY: inside.
-                unsafe { self.rows.offset(feature * ROW).set4(0, both) };
+                self.rows.offset(feature * ROW).set4(0, both);
             }
         });
     }
@@ -60,12 +60,9 @@ impl<const P: usize, const S: usize> Products<P, S> {
     unsafe fn form(&self, step: usize) -> Split {
         let mut factors = [[[0; 4]; 2]; 2];
         counted!(for f in 0..2 {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                let pair = self.pairs.get(step * STEP + f * TILE) as usize;
-                factors[0][f] = self.rows.offset(pair % 0x10000).get4(0);
-                factors[1][f] = self.rows.offset(pair / 0x10000).get4(0);
-            }
+            let pair = self.pairs.get(step * STEP + f * TILE) as usize;
+            factors[0][f] = self.rows.offset(pair % 0x10000).get4(0);
+            factors[1][f] = self.rows.offset(pair / 0x10000).get4(0);
         });
         let mut x = Split::ZERO;
         counted!(for i in 0..4 {
@@ -75,10 +72,8 @@ impl<const P: usize, const S: usize> Products<P, S> {
         let to = self.steps.offset(step * TRANSPOSED);
         counted!(for m in 0..4 {
             // SAFETY: a place for each lane.
-            unsafe {
-                to.set(m * WARP as usize, products.high[m]);
-                to.set(m * WARP as usize + TRANSPOSED / 2, products.low[m]);
-            }
+            to.set(m * WARP as usize, products.high[m]);
+            to.set(m * WARP as usize + TRANSPOSED / 2, products.low[m]);
         });
         products
     }
@@ -91,10 +86,8 @@ impl<const P: usize, const S: usize> Products<P, S> {
         let mut products = Split::ZERO;
         counted!(for m in 0..4 {
             // SAFETY: the lane's own place.
-            unsafe {
-                products.high[m] = from.get(m * WARP as usize);
-                products.low[m] = from.get(m * WARP as usize + TRANSPOSED / 2);
-            }
+            products.high[m] = from.get(m * WARP as usize);
+            products.low[m] = from.get(m * WARP as usize + TRANSPOSED / 2);
         });
         products
     }
@@ -106,7 +99,7 @@ impl<const P: usize, const S: usize> Products<P, S> {
         let lane = (thread_idx() % WARP) as usize;
         let from = self.steps.offset(step * TRANSPOSED + 3 * lane);
         // SAFETY: rows of eight numbers that all lanes have written.
-        unsafe { Split { high: from.matrices_transposed(0), low: from.matrices_transposed(TRANSPOSED / 2) } }
+        Split { high: from.matrices_transposed(0), low: from.matrices_transposed(TRANSPOSED / 2) }
     }
 }
 
@@ -119,19 +112,16 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
     let member = Member { fetches_ahead: S > 1, ..Member::of_both(args.team) };
     let mut rounds = Rounds::new(args, member, 1);
     let mut samples = RoundSamples::<P, 1> { x: [[[[0.0; QUAD]; 2]; P]; 1] };
-    // SAFETY: the caller guarantees it.
-    unsafe { samples.fetch_from(0, 0, &rounds, rounds.group(0)) };
+    samples.fetch_from(0, 0, &rounds, rounds.group(0));
     let block = FusedBlock::<false, P, N>::new(FusedShape::products_of_two(S, N), member);
     let pairs: Shared<u32> = block.behind_parts().cast();
     let products = Products::<P, S>::new(&block, pairs);
     // SAFETY: at the start the shared memory is free; pairs of all products.
-    unsafe {
-        block.begin(args);
-        counted!(for i in (thread_idx() as usize..block.shape.products()).step_by(block_dim() as usize) {
-            pairs.set(i, load(args.pairs.add(i)));
-        });
-        products.set_one(args.d);
-    }
+    block.begin(args);
+    counted!(for i in (thread_idx() as usize..block.shape.products()).step_by(block_dim() as usize) {
+        pairs.set(i, load(args.pairs.add(i)));
+    });
+    products.set_one(args.d);
     barrier!();
     let mut sums = RoundSums::<S, N>::new();
     let mut since = 0;
@@ -142,41 +132,38 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
         counted!(for p in 0..P {
             if ((p * STEP) as u32) < args.d {
                 // SAFETY: all lanes have met since the rows were read.
-                unsafe { products.set(p, &Split::new(samples.x[0][p]), args.d) };
+                products.set(p, &Split::new(samples.x[0][p]), args.d);
             }
         });
         warp_sync();
         let mut kept = [Split::ZERO; S];
         counted!(for s in 0..S {
             // SAFETY: all lanes have written the rows, and have read the places of the previous steps.
-            kept[s] = unsafe { products.form(s) };
+            kept[s] = products.form(s);
         });
         warp_sync();
         let mut q = [[[0.0f32; 2]; 2]; N];
         counted!(for s in 0..S {
             // SAFETY: all lanes have formed theirs; the coefficients are in shared memory since the barrier.
-            unsafe { add_step(&block, s, false, products.transposed(s), &mut q) };
+            add_step(&block, s, false, products.transposed(s), &mut q);
         });
         if member.team.features > 1 {
             // SAFETY: all threads of the team call it, or none.
-            unsafe { block.add_exponents(place, &mut q) };
+            block.add_exponents(place, &mut q);
         }
         let mut weights = [0.0; N];
         counted!(for n in 0..N {
             // SAFETY: the barrier made them visible.
-            unsafe {
-                finish_exponents(&mut q[n], block.constant(0, n), block.constant(1, n));
-                weights[n] = block.constant(2, n);
-            }
+            finish_exponents(&mut q[n], block.constant(0, n), block.constant(1, n));
+            weights[n] = block.constant(2, n);
         });
-        // SAFETY: the caller guarantees it.
-        let r = unsafe { rounds.respond(&block, place, &[q], &weights, 0) };
-        // SAFETY: the caller guarantees it. (Behind the barriers, as in `diagonal`.)
-        unsafe { samples.fetch_from(0, 0, &rounds, rounds.group(0) + rounds.step) };
+        let r = rounds.respond(&block, place, &[q], &weights, 0);
+        // (Behind the barriers, as in `diagonal`.)
+        samples.fetch_from(0, 0, &rounds, rounds.group(0) + rounds.step);
         let r = sums.count(&r);
         counted!(for s in 0..S {
             // SAFETY: they have been formed.
-            let of_step = if S > KEPT { unsafe { products.formed(s) } } else { kept[s] };
+            let of_step = if S > KEPT { products.formed(s) } else { kept[s] };
             sums.add(s, false, &[of_step], &r);
         });
         rounds.first += rounds.step;
@@ -186,20 +173,19 @@ unsafe fn expanded<const P: usize, const S: usize, const N: usize>(args: &FusedM
             // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
-            unsafe { sums.take(block.transposed.cast()) };
+            sums.take(block.transposed.cast());
             barrier!();
             // SAFETY: the barrier made them visible.
-            unsafe { block.add_teams(args) };
+            block.add_teams(args);
             if rounds.done() {
                 break;
             }
             barrier!();
             // SAFETY: all threads have read the sums.
-            unsafe { products.set_one(args.d) };
+            products.set_one(args.d);
         }
     }
-    // SAFETY: the caller guarantees it.
-    unsafe { rounds.finish(block.shape.sums()) };
+    rounds.finish(block.shape.sums());
 }
 
 macro_rules! instances {

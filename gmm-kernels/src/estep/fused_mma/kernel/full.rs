@@ -41,7 +41,7 @@ impl Rows {
     unsafe fn clear(&self) {
         counted!(for i in (4 * (thread_idx() % WARP) as usize..2 * ROTATED).step_by(4 * WARP as usize) {
             // SAFETY: inside.
-            unsafe { self.rows.set4(i, [0; 4]) };
+            self.rows.set4(i, [0; 4]);
         });
     }
 
@@ -54,10 +54,9 @@ impl Rows {
             let both = [x.high[f], x.high[2 + f], x.low[f], x.low[2 + f]];
             if feature < d {
                 // SAFETY: inside.
-                unsafe { self.row(group, feature).set4(0, both) };
+                self.row(group, feature).set4(0, both);
                 if d + feature < ROTATED_ROWS {
-                    // SAFETY: inside.
-                    unsafe { self.row(group, d + feature).set4(0, both) };
+                    self.row(group, d + feature).set4(0, both);
                 }
             }
         });
@@ -69,7 +68,7 @@ impl Rows {
     unsafe fn behind(&self, group: usize, r: usize) -> [[Halves; 4]; 2] {
         let row = self.row(group, (thread_idx() % WARP / 4) as usize);
         // SAFETY: the row is at most 15 + 8.
-        unsafe { [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)] }
+        [row.get4(r * SAMPLES), row.get4((r + TILE) * SAMPLES)]
     }
 }
 
@@ -80,8 +79,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
     let mut rounds = Rounds::new(args, member, H);
     let mut samples = RoundSamples::<1, H> { x: [[[[0.0; QUAD]; 2]; 1]; H] };
     counted!(for h in 0..H {
-        // SAFETY: the caller guarantees it.
-        unsafe { samples.fetch(h, &rounds, rounds.group(h)) };
+        samples.fetch(h, &rounds, rounds.group(h));
     });
     let block = FusedBlock::<false, 1, 1>::new(FusedShape::matrices(S - 1), member);
     let (shape, capacity) = (block.shape, block.shape.capacity());
@@ -89,22 +87,20 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
     let rows = Rows { rows: rows.cast() };
     let lane = (thread_idx() % WARP) as usize;
     // SAFETY: at the start the shared memory is free.
-    unsafe {
-        rows.clear();
-        block.load_constants(args);
-        // The coefficients as lanes read them: (parts of the components, features, lanes, 4).
-        counted!(for i in (thread_idx()..member.team.components * D as u32 * WARP).step_by(block_dim()) {
-            let (row, lane) = (i / WARP, (i % WARP) as usize);
-            let (components, row) = ((row / D as u32) as usize, (row % D as u32) as usize);
-            let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * capacity + components * TILE + lane / 4);
-            let first = split_halves(load(from), load(from.add(capacity)));
-            let second = split_halves(load(from.add(TILE * capacity)), load(from.add((TILE + 1) * capacity)));
-            block.coefficients.cast::<Halves>().set4(4 * i as usize, [first[0], first[1], second[0], second[1]]);
-        });
-    }
+    rows.clear();
+    block.load_constants(args);
+    // The coefficients as lanes read them: (parts of the components, features, lanes, 4).
+    counted!(for i in (thread_idx()..member.team.components * D as u32 * WARP).step_by(block_dim()) {
+        let (row, lane) = (i / WARP, (i % WARP) as usize);
+        let (components, row) = ((row / D as u32) as usize, (row % D as u32) as usize);
+        let from = args.parameters.add((row * STEP + 2 * (lane % 4)) * capacity + components * TILE + lane / 4);
+        let first = split_halves(load(from), load(from.add(capacity)));
+        let second = split_halves(load(from.add(TILE * capacity)), load(from.add((TILE + 1) * capacity)));
+        block.coefficients.cast::<Halves>().set4(4 * i as usize, [first[0], first[1], second[0], second[1]]);
+    });
     barrier!();
     // SAFETY: the barrier made them visible.
-    let (scale, constant, weight) = unsafe { (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0)) };
+    let (scale, constant, weight) = (block.constant(0, 0), block.constant(1, 0), block.constant(2, 0));
     let mut sums = RoundSums::<S, 1>::new();
     let mut since = 0;
     // As in `diagonal`.
@@ -120,15 +116,13 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             }
             [features[h]] = samples.take(h, rounds.left(group));
             // SAFETY: no lane reads the rows.
-            unsafe {
-                rows.set(h, &features[h], args.d as usize);
-                [transposed[h]] = block.transpose(h % 2, &[features[h]]);
-            }
+            rows.set(h, &features[h], args.d as usize);
+            [transposed[h]] = block.transpose(h % 2, &[features[h]]);
         });
         let mut q = [[[0.0f32; 2]; 2]; H];
         counted!(for i in 0..D {
             // SAFETY: the coefficients are in shared memory since the barrier.
-            let a = unsafe { block.own_coefficients.get4(i * WARP as usize * 4) };
+            let a = block.own_coefficients.get4(i * WARP as usize * 4);
             counted!(for p in 0..2 * H {
                 let (Split { high, low }, s) = (transposed[p / 2], p % 2);
                 let low = mma([0.0; 4], a, [low[2 * s], low[2 * s + 1]]);
@@ -142,11 +136,10 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             finish_exponents(&mut q[h], scale, constant);
             each[h][0] = q[h];
         });
-        // SAFETY: the caller guarantees it.
-        let r = unsafe { rounds.respond(&block, since as usize % 2, &each, &[weight], 0) };
+        let r = rounds.respond(&block, since as usize % 2, &each, &[weight], 0);
         counted!(for h in 0..H {
-            // SAFETY: the caller guarantees it. (As in `diagonal`.)
-            unsafe { samples.fetch(h, &rounds, rounds.group(h) + rounds.step) };
+            // (As in `diagonal`.)
+            samples.fetch(h, &rounds, rounds.group(h) + rounds.step);
         });
         let r = sums.count(&r);
         counted!(for s in 0..S {
@@ -156,7 +149,7 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
                     products[h] = features[h].square();
                 } else if s > 1 {
                     // SAFETY: all lanes have met since the rows were written.
-                    products[h] = multiply(features[h], unsafe { rows.behind(h, s - 1) });
+                    products[h] = multiply(features[h], rows.behind(h, s - 1));
                 }
             });
             sums.add(s, false, &products, &r);
@@ -168,18 +161,17 @@ unsafe fn full<const D: usize, const S: usize, const H: usize>(args: &FusedMmaAr
             // All warps have read what they exchanged.
             barrier!();
             // SAFETY: the warp's part has room for its sums.
-            unsafe { sums.take(block.transposed.cast()) };
+            sums.take(block.transposed.cast());
             barrier!();
             // SAFETY: the barrier made them visible.
-            unsafe { block.add_teams(args) };
+            block.add_teams(args);
             if rounds.done() {
                 break;
             }
             barrier!();
         }
     }
-    // SAFETY: the caller guarantees it.
-    unsafe { rounds.finish(shape.sums()) };
+    rounds.finish(shape.sums());
 }
 
 macro_rules! instances {

@@ -82,8 +82,7 @@ impl<'a> Rounds<'a> {
         let mut likelihoods = Likelihoods::new(q, weights);
         let mut factor = [1.0; G];
         if self.member.team.components > 1 {
-            // SAFETY: the caller guarantees it.
-            factor = unsafe { block.add_likelihoods(place, &mut likelihoods) };
+            factor = block.add_likelihoods(place, &mut likelihoods);
         }
         let Likelihoods { mut each, mut sum, mut power, far } = likelihoods;
         counted!(for g in 0..G {
@@ -100,7 +99,7 @@ impl<'a> Rounds<'a> {
                 if own_sample() < self.left(group) {
                     let sample = QUAD * group as usize + own_sample() as usize;
                     // SAFETY: weights of all samples.
-                    weight = unsafe { load(self.args.sample_weights.add(sample)) };
+                    weight = load(self.args.sample_weights.add(sample));
                 }
                 factor[g] *= weight;
                 self.product.multiply_scaled(weight * (power[g] + log2(sum[g])), 1.0);
@@ -134,16 +133,13 @@ impl<'a> Rounds<'a> {
         let write = || {
             counted!(for v in (thread_idx() as usize..count).step_by(block_dim() as usize) {
                 let from = args.integers.wrapping_add(v);
-                // SAFETY: the caller guarantees it; all blocks have added theirs.
-                unsafe {
-                    let sum = load_fresh(from.cast_const().cast()).to_bits() as i64;
-                    store(from, 0);
-                    publish(args.sums.add(v), sum as f64 / args.unit);
-                }
+                // SAFETY: all blocks have added theirs.
+                let sum = load_fresh(from.cast_const().cast()).to_bits() as i64;
+                store(from, 0);
+                publish(args.sums.add(v), sum as f64 / args.unit);
             });
         };
-        // SAFETY: the caller guarantees it.
-        unsafe { args.output.finish_with(product, write) };
+        args.output.finish_with(product, write);
     }
 }
 
@@ -160,8 +156,7 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
     /// Safety: the pointers of `args` are valid for the sizes given.
     #[inline(always)]
     pub(super) unsafe fn fetch(&mut self, group: usize, rounds: &Rounds<'_>, first: u32) {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.fetch_from(rounds.member.features * (P * STEP) as u32, group, rounds, first) };
+        self.fetch_from(rounds.member.features * (P * STEP) as u32, group, rounds, first);
     }
 
     /// As [`Self::fetch`], of the features from `of_warp` on.
@@ -179,12 +174,11 @@ impl<const P: usize, const H: usize> RoundSamples<P, H> {
             let feature = if feature < args.d { feature } else { args.d - 1 };
             let from = columns.quad(quad, feature as usize);
             // SAFETY: the feature and the quad exist.
-            self.x[group][f / 2][f % 2] = unsafe { load4(from, rounds.policy()) };
+            self.x[group][f / 2][f % 2] = load4(from, rounds.policy());
             if rounds.member.fetches_ahead {
                 // Samples read behind a barrier are needed soon: this brings them into the cache by then.
                 let ahead = if quad + rounds.step < last { rounds.step } else { 0 };
-                // SAFETY: as above.
-                unsafe { prefetch(from.wrapping_add(QUAD * ahead as usize)) };
+                prefetch(from.wrapping_add(QUAD * ahead as usize));
             }
         });
     }

@@ -72,23 +72,19 @@ impl<const S: usize, const N: usize> RoundSums<S, N> {
             counted!(for s in 0..S {
                 counted!(for i in 0..4 {
                     let row = STEP * s + lane / 4 + TILE * (i / 2);
-                    // SAFETY: the caller guarantees it.
-                    unsafe { two.set(row * capacity + i % 2, self.products[s][n][i]) };
+                    two.set(row * capacity + i % 2, self.products[s][n][i]);
                 });
             });
             let mut count = self.counts[n];
             count += count.shuffle_xor(1);
             count += count.shuffle_xor(2);
             let row = S * STEP * capacity;
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                if lane.is_multiple_of(4) {
-                    of_tile.set(row + lane / 4, count);
-                }
-                if lane < 4 {
-                    two.set(row + capacity, self.rounded[n][0]);
-                    two.set(row + capacity + 1, self.rounded[n][1]);
-                }
+            if lane.is_multiple_of(4) {
+                of_tile.set(row + lane / 4, count);
+            }
+            if lane < 4 {
+                two.set(row + capacity, self.rounded[n][0]);
+                two.set(row + capacity + 1, self.rounded[n][1]);
             }
         });
         *self = Self::new();

@@ -1,6 +1,6 @@
 //! `exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_samples;
+use crate::likelihood::tiled::kernel::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 struct ExponentsBlock<'a, const T: usize, const FULL: bool> {
@@ -44,19 +44,17 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             let mut v = [if FULL { ONE } else { 0.0 }; QUAD];
             if feature < self.shape.d {
                 // SAFETY: the feature and the quad exist.
-                v = unsafe { load4(columns.quad(quad, feature as usize), policy) };
+                v = load4(columns.quad(quad, feature as usize), policy);
             }
             // SAFETY: a row for each feature.
-            unsafe { self.x.set4(QUAD * c as usize, split_feature(v)) };
+            self.x.set4(QUAD * c as usize, split_feature(v));
         });
         let sums = self.shape.component_warps as usize * self.shape.samples();
         let empty = LogSumExp::new();
         counted!(for c in (thread() as usize..sums).step_by(block_dim() as usize) {
             // SAFETY: inside.
-            unsafe {
-                self.maxima.set(c, empty.max);
-                self.maxima.set(sums + c, empty.sum);
-            }
+            self.maxima.set(c, empty.max);
+            self.maxima.set(sums + c, empty.sum);
         });
     }
 
@@ -66,8 +64,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
     unsafe fn fetch(&self, stage: usize, group: u32, step: u32) {
         let (shape, policy) = (self.shape, policy_keep());
         if FULL {
-            // SAFETY: the caller guarantees it.
-            unsafe { self.fetch_pairs(stage ^ 1, self.next(step)) };
+            self.fetch_pairs(stage ^ 1, self.next(step));
         }
         let count = shape.coefficients_stage();
         let mut c = 4 * thread() as usize;
@@ -76,7 +73,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         let (mut copied, step) = (0, 4 * block_dim() as usize);
         while c < count {
             // SAFETY: the step's coefficients of all rows; the stage has room for them.
-            unsafe { to.copy4(copied, from.wrapping_add(copied), policy) };
+            to.copy4(copied, from.wrapping_add(copied), policy);
             copied += step;
             c += step;
         }
@@ -91,7 +88,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         let to = self.factors.offset(stage * STEP + c).in_thread_register();
         if c < STEP {
             // SAFETY: a pair for each product of the step.
-            unsafe { to.copy4(0, self.args.factors.add(step as usize * STEP + c), policy_keep()) };
+            to.copy4(0, self.args.factors.add(step as usize * STEP + c), policy_keep());
         }
     }
 
@@ -131,20 +128,18 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         // A multiple of two for each thread.
         while row < STEP / 2 {
             // SAFETY: two features of each sample; the stage has room for the products of a step.
-            unsafe {
-                let to = to.offset(2 * row * shape.pitch());
-                let (first, second) = if FULL {
-                    let factors = self.factors.offset(stage * STEP + 2 * row);
-                    let (a, b) = (factors.get(0), factors.get(1));
-                    let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
-                    (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
-                } else {
-                    let x = x.get4((step as usize * (STEP / 2) + row) * shape.samples());
-                    (product(x, one()), product(x, x))
-                };
-                set_product(to, low, first);
-                set_product(to.offset(shape.pitch()), low, second);
-            }
+            let to = to.offset(2 * row * shape.pitch());
+            let (first, second) = if FULL {
+                let factors = self.factors.offset(stage * STEP + 2 * row);
+                let (a, b) = (factors.get(0), factors.get(1));
+                let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
+                (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
+            } else {
+                let x = x.get4((step as usize * (STEP / 2) + row) * shape.samples());
+                (product(x, one()), product(x, x))
+            };
+            set_product(to, low, first);
+            set_product(to.offset(shape.pitch()), low, second);
             row += across;
         }
     }
@@ -169,17 +164,12 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             let a = coefficients.offset(coefficient_place(lane % 16, 2 * half + lane / 16));
             let products = products.offset(16 * half * shape.pitch());
             counted!(for t in 0..T {
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    high[t] = a.matrices(t * TILE * COEFFICIENT_ROW);
-                    low[t] = a.matrices((shape.components() + t * TILE) * COEFFICIENT_ROW);
-                }
+                high[t] = a.matrices(t * TILE * COEFFICIENT_ROW);
+                low[t] = a.matrices((shape.components() + t * TILE) * COEFFICIENT_ROW);
             });
             counted!(for n in (0..COLUMN_TILES).step_by(2) {
-                // SAFETY: the caller guarantees it.
-                let (h, l) = unsafe {
-                    (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n))
-                };
+                let (h, l) =
+                    (products.matrices_transposed(4 * n), products.matrices_transposed(STEP * shape.pitch() + 4 * n));
                 // Small products first; low times low is left out. In this order, neighbouring instructions do not wait
                 // for each other.
                 let mut products = [[[0.0f32; 4]; 2]; T];
@@ -209,12 +199,9 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
         counted!(for t in 0..T {
             counted!(for h in 0..2 {
                 let from = args.constants.wrapping_add(row + t * TILE + 8 * h);
-                // SAFETY: the caller guarantees it.
-                unsafe {
-                    scales[t][h] = load(from);
-                    constants[t][h] = load(from.add(shape.rows()));
-                    weights[t][h] = load(from.add(2 * shape.rows()));
-                }
+                scales[t][h] = load(from);
+                constants[t][h] = load(from.add(shape.rows()));
+                weights[t][h] = load(from.add(2 * shape.rows()));
             });
         });
         let sample = column_of_warps * COLUMNS + 2 * (lane % 4);
@@ -225,7 +212,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
             if to.is_null() { to } else { to.wrapping_add(row * stride as usize + QUAD * first as usize + sample) };
         written_out!(for n in 0..COLUMN_TILES {
             // SAFETY: the warp's own places.
-            let before = unsafe { [maxima.get(8 * n), maxima.get(8 * n + 1)] };
+            let before = [maxima.get(8 * n), maxima.get(8 * n + 1)];
             let mut q = [[[0.0f32; 2]; 2]; T];
             let mut top = before;
             counted!(for t in 0..T {
@@ -235,8 +222,7 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
                     top = [max(top[0], q[t][h][0]), max(top[1], q[t][h][1])];
                     if !to.is_null() {
                         let to = to.wrapping_add((t * TILE + 8 * h) * stride as usize + 8 * n);
-                        // SAFETY: the caller guarantees it.
-                        unsafe { store2(to, q[t][h]) };
+                        store2(to, q[t][h]);
                     }
                 });
             });
@@ -259,11 +245,9 @@ impl<'a, const T: usize, const FULL: bool> ExponentsBlock<'a, T, FULL> {
                 counted!(for p in 0..2 {
                     let place = 8 * n + p;
                     // SAFETY: the lane's own places; the other lanes have read the maxima before the exchanges.
-                    unsafe {
-                        let total = totals + place;
-                        maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
-                        maxima.set(place, top[p]);
-                    }
+                    let total = totals + place;
+                    maxima.set(total, fma(maxima.get(total), exp2(before[p] - top[p]), sum[p]));
+                    maxima.set(place, top[p]);
                 });
             }
         });
@@ -282,17 +266,15 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
     // The bounds are the same for all threads of a block, so that all meet at the barriers.
     counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
         // SAFETY: at the start, or after the barrier that ends this loop, the shared memory is free.
-        unsafe {
-            if FULL {
-                block.fetch_pairs(0, 0);
-            }
-            block.fetch(0, 0, 0);
-            block.begin(first);
+        if FULL {
+            block.fetch_pairs(0, 0);
         }
+        block.fetch(0, 0, 0);
+        block.begin(first);
         copies_wait();
         barrier!();
         // SAFETY: the barrier made features and factors visible.
-        unsafe { block.form(0, 0) };
+        block.form(0, 0);
         let mut stage = 0;
         counted!(for group in 0..shape.groups {
             let mut sums = [[[0.0f32; 4]; COLUMN_TILES]; T];
@@ -305,39 +287,35 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &ExponentsArgs) {
                     if phase == turn {
                         if next_group < shape.groups {
                             // SAFETY: all threads have passed the barrier, so none computes on the other stage.
-                            unsafe {
-                                block.fetch(stage ^ 1, next_group, next);
-                                block.form(stage ^ 1, next);
-                            }
+                            block.fetch(stage ^ 1, next_group, next);
+                            block.form(stage ^ 1, next);
                         }
                     } else {
                         // SAFETY: the step has arrived, and the barrier made the other threads' work visible.
-                        unsafe { block.multiply(&mut sums, stage) };
+                        block.multiply(&mut sums, stage);
                     }
                 });
                 stage ^= 1;
             });
             // SAFETY: as documented for the arguments.
-            unsafe { block.finish_group(&sums, group, first) };
+            block.finish_group(&sums, group, first);
         });
         barrier!();
         let totals = block.maxima.offset(shape.component_warps as usize * shape.samples());
         let outputs = (args.sample_weights, args.samples, args.exponents);
         // SAFETY: the barrier made all warps' sums visible.
-        unsafe {
-            finish_samples::<false>(
-                &mut product,
-                &args.columns,
-                outputs,
-                first,
-                (shape.component_warps as usize, shape.samples()),
-                (block.maxima, totals),
-            );
-        }
+        finish_samples::<false>(
+            &mut product,
+            &args.columns,
+            outputs,
+            first,
+            (shape.component_warps as usize, shape.samples()),
+            (block.maxima, totals),
+        );
         barrier!();
     });
     // SAFETY: all threads end here, and the start of the shared memory is unused.
-    unsafe { args.output.finish(product) };
+    args.output.finish(product);
 }
 
 kernels! {

@@ -54,16 +54,16 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let components = shape.components();
         counted!(for c in (thread() as usize..2 * components * QUADS).step_by(block_dim() as usize) {
             // SAFETY: inside.
-            unsafe { self.counts.set(c, 0.0) };
+            self.counts.set(c, 0.0);
         });
         counted!(for c in (thread() as usize..components).step_by(block_dim() as usize) {
             // SAFETY: weights of all rows; inside.
-            unsafe { self.weights.set(c, load(self.args.weights.add(self.component + c))) };
+            self.weights.set(c, load(self.args.weights.add(self.component + c)));
         });
         let mut c = thread() as usize;
         while FULL && c < shape.part() {
             // SAFETY: pairs of whole parts; inside.
-            unsafe { self.factors.set(c, load_u32(self.args.factors.add(self.product + c))) };
+            self.factors.set(c, load_u32(self.args.factors.add(self.product + c)));
             c += block_dim() as usize;
         }
         // The number one in both stages, or zeros for the features behind D.
@@ -74,7 +74,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             let (stage, row) = (c / QUADS % 2, components + 2 + present + c / QUADS / 2);
             let to = self.raw.cast::<Halves>().offset(stage * shape.raw_stage() + row * RAW_PITCH);
             // SAFETY: inside; copies do not touch these rows.
-            unsafe { to.set4(QUAD * (c % QUADS), if FULL { one() } else { [0; QUAD] }) };
+            to.set4(QUAD * (c % QUADS), if FULL { one() } else { [0; QUAD] });
         });
     }
 
@@ -106,19 +106,18 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let mut from = q.wrapping_add((self.component + row) * stride as usize + sample).cast_const();
         while row < components {
             // SAFETY: exponents exist for whole stages; the stage has a place for each.
-            unsafe { to.copy4(row * RAW_PITCH, from, policy) };
+            to.copy4(row * RAW_PITCH, from, policy);
             row += step;
             from = from.wrapping_add(step * stride as usize);
         }
         if first < 2 {
             let from = normalisers.wrapping_add(first * stride as usize + sample);
-            // SAFETY: as above.
-            unsafe { to.copy4((components + first) * RAW_PITCH, from, policy) };
+            to.copy4((components + first) * RAW_PITCH, from, policy);
         }
         counted!(for feature in (first..self.features()).step_by(step) {
             let from = args.columns.quad((sample / QUAD) as u32, self.first_feature() + feature);
             // SAFETY: columns extend to whole stages; the stage has a place for each.
-            unsafe { to.copy4((components + 2 + feature) * RAW_PITCH, from, policy) };
+            to.copy4((components + 2 + feature) * RAW_PITCH, from, policy);
         });
         copies_commit();
     }
@@ -134,15 +133,13 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let step = block_dim() as usize / QUADS;
         counted!(for row in (thread() as usize / QUADS..self.features()).step_by(step) {
             // SAFETY: places that only this thread uses now.
-            unsafe {
-                let mut v = x.get4(row * RAW_PITCH);
-                if left < STAGE as u64 {
-                    counted!(for p in 0..QUAD {
-                        v[p] = if ((QUAD * quad + p) as u64) < left { v[p] } else { 0.0 };
-                    });
-                }
-                x.cast::<Halves>().set4(row * RAW_PITCH, split_feature(v));
+            let mut v = x.get4(row * RAW_PITCH);
+            if left < STAGE as u64 {
+                counted!(for p in 0..QUAD {
+                    v[p] = if ((QUAD * quad + p) as u64) < left { v[p] } else { 0.0 };
+                });
             }
+            x.cast::<Halves>().set4(row * RAW_PITCH, split_feature(v));
         });
     }
 
@@ -154,8 +151,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let components = shape.components();
         let quad = thread() as usize % QUADS;
         let raw = self.raw.offset(stage * shape.raw_stage() + QUAD * quad);
-        // SAFETY: the caller guarantees it.
-        let (top, mut factor) = unsafe { (raw.get4(components * RAW_PITCH), raw.get4((components + 1) * RAW_PITCH)) };
+        let (top, mut factor) = (raw.get4(components * RAW_PITCH), raw.get4((components + 1) * RAW_PITCH));
         counted!(for p in 0..QUAD {
             factor[p] *= RESPONSIBILITY_SCALE;
         });
@@ -168,21 +164,19 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         // Whole warps take part: the number of places is a multiple of the warp size.
         while component < components {
             // SAFETY: places that only this thread uses.
-            unsafe {
-                let q = from.get4(0);
-                let w = self.weights.get(component);
-                let mut r = [0.0f32; QUAD];
-                counted!(for p in 0..QUAD {
-                    // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
-                    r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-                });
-                let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
-                to.set2(0, halves);
-                let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
-                counts.set(0, counts.get(0) + (r[0] + r[1] + (r[2] + r[3])));
-                let places = components * QUADS;
-                counts.set(places, counts.get(places) + (a[0] + a[1] + (b[0] + b[1])));
-            }
+            let q = from.get4(0);
+            let w = self.weights.get(component);
+            let mut r = [0.0f32; QUAD];
+            counted!(for p in 0..QUAD {
+                // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
+                r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
+            });
+            let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+            to.set2(0, halves);
+            let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
+            counts.set(0, counts.get(0) + (r[0] + r[1] + (r[2] + r[3])));
+            let places = components * QUADS;
+            counts.set(places, counts.get(places) + (a[0] + a[1] + (b[0] + b[1])));
             component += step;
             from = from.offset(step * RAW_PITCH);
             to = to.offset(step * STAGE_PITCH);
@@ -204,18 +198,16 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let low = shape.part() * STAGE_PITCH;
         while row < shape.part() / 2 {
             // SAFETY: two features of each sample; the stage has room for the products.
-            unsafe {
-                let (first, second) = if FULL {
-                    let (a, b) = (self.factors.get(2 * row), self.factors.get(2 * row + 1));
-                    let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
-                    (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
-                } else {
-                    let x = x.get4(row * RAW_PITCH);
-                    (product(x, one()), product(x, x))
-                };
-                set_product(to, low, first);
-                set_product(to.offset(STAGE_PITCH), low, second);
-            }
+            let (first, second) = if FULL {
+                let (a, b) = (self.factors.get(2 * row), self.factors.get(2 * row + 1));
+                let first = product(x.get4((a & 0xffff) as usize), x.get4((a >> 16) as usize));
+                (first, product(x.get4((b & 0xffff) as usize), x.get4((b >> 16) as usize)))
+            } else {
+                let x = x.get4(row * RAW_PITCH);
+                (product(x, one()), product(x, x))
+            };
+            set_product(to, low, first);
+            set_product(to.offset(STAGE_PITCH), low, second);
             row += step;
             to = to.offset(2 * step * STAGE_PITCH);
         }
@@ -239,23 +231,18 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             .offset(4 * (lane / 8 % 2));
         let mut r = [[[0; 4]; T]; 2];
         counted!(for t in 0..T {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                r[0][t] = responsibilities.matrices(t * TILE * STAGE_PITCH);
-                r[1][t] = responsibilities.matrices(t * TILE * STAGE_PITCH + 8);
-            }
+            r[0][t] = responsibilities.matrices(t * TILE * STAGE_PITCH);
+            r[1][t] = responsibilities.matrices(t * TILE * STAGE_PITCH + 8);
         });
         counted!(for n in (0..COLUMN_TILES).step_by(2) {
             let high = products.offset(8 * n * STAGE_PITCH);
             let low = high.offset(shape.part() * STAGE_PITCH);
             let mut added = [[[0.0f32; 4]; 2]; T];
             counted!(for half in 0..2 {
-                // SAFETY: the caller guarantees it.
-                multiply_tiles(&mut added, &r[half], unsafe { low.matrices(8 * half) });
+                multiply_tiles(&mut added, &r[half], low.matrices(8 * half));
             });
             counted!(for half in 0..2 {
-                // SAFETY: the caller guarantees it.
-                multiply_tiles(&mut added, &r[half], unsafe { high.matrices(8 * half) });
+                multiply_tiles(&mut added, &r[half], high.matrices(8 * half));
             });
             counted!(for t in 0..T {
                 counted!(for i in 0..4 {
@@ -281,8 +268,7 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
                 counted!(for n in 0..COLUMN_TILES {
                     counted!(for p in 0..2 {
                         let to = to.wrapping_add(8 * n + p);
-                        // SAFETY: the caller guarantees it.
-                        unsafe { store_sum(to, sums[t][n][2 * h + p], add) };
+                        store_sum(to, sums[t][n][2 * h + p], add);
                         sums[t][n][2 * h + p] = 0.0;
                     });
                 });
@@ -300,20 +286,14 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
         let to = to.wrapping_add(self.shape.rows() * self.shape.products() + self.component);
         counted!(for c in (thread() as usize..places).step_by(block_dim() as usize) {
             // SAFETY: only this thread counts in these places.
-            let sums = unsafe { [self.counts.get(c), self.counts.get(places + c)] };
-            // SAFETY: as above.
-            unsafe {
-                self.counts.set(c, 0.0);
-                self.counts.set(places + c, 0.0);
-            }
+            let sums = [self.counts.get(c), self.counts.get(places + c)];
+            self.counts.set(c, 0.0);
+            self.counts.set(places + c, 0.0);
             let sums = sums_of_quads::<QUADS>(sums);
             if c.is_multiple_of(QUADS) {
                 counted!(for kind in 0..2 {
                     let to = to.wrapping_add(kind * self.shape.rows() + c / QUADS);
-                    // SAFETY: the caller guarantees it.
-                    unsafe {
-                        store_sum(to, sums[kind], add);
-                    }
+                    store_sum(to, sums[kind], add);
                 });
             }
         });
@@ -333,25 +313,22 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
     let mut number = block_idx_y();
     if number < all {
         // SAFETY: at the start no stage is in use.
-        unsafe { block.fetch(0, number) };
+        block.fetch(0, number);
     }
-    // SAFETY: as above.
-    unsafe { block.begin() };
+    block.begin();
     copies_wait();
     if number < all {
         // SAFETY: this thread's copies have arrived.
-        unsafe { block.split(0, left(number)) };
+        block.split(0, left(number));
     }
     barrier!();
     if number < all {
         // SAFETY: the stage has arrived for all threads.
-        unsafe {
-            block.respond(0);
-            block.form(0);
-        }
+        block.respond(0);
+        block.form(0);
         if number + args.slices < all {
             // SAFETY: stage 1 is not in use.
-            unsafe { block.fetch(1, number + args.slices) };
+            block.fetch(1, number + args.slices);
         }
     }
     let to = args.sums.wrapping_add(block_idx_y() as usize * shape.sums());
@@ -364,32 +341,30 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         copies_wait();
         if next < all {
             // SAFETY: this thread's copies have arrived; others read the stage after the barrier.
-            unsafe { block.split(stage ^ 1, left(next)) };
+            block.split(stage ^ 1, left(next));
         }
         barrier!();
         let after = next + args.slices;
         if after < all {
             // SAFETY: this stage's raw numbers were used before the barrier.
-            unsafe { block.fetch(stage, after) };
+            block.fetch(stage, after);
         }
         let moves = since_move + 1 == FLUSH || next >= all;
         if moves && block.product == 0 {
             // SAFETY: places for the counts. The current stage was counted before the barrier; the next is counted
             // afterwards, by each thread in its own places.
-            unsafe { block.move_counts(to, add) };
+            block.move_counts(to, add);
         }
         counted!(for phase in 0..opaque(2) {
             if phase == turn {
                 if next < all {
                     // SAFETY: the next stage has arrived, and the barrier made it visible; no thread multiplies it now.
-                    unsafe {
-                        block.respond(stage ^ 1);
-                        block.form(stage ^ 1);
-                    }
+                    block.respond(stage ^ 1);
+                    block.form(stage ^ 1);
                 }
             } else {
                 // SAFETY: the barrier made the stage visible.
-                unsafe { block.multiply(&mut sums, stage) };
+                block.multiply(&mut sums, stage);
             }
         });
         stage ^= 1;
@@ -398,7 +373,7 @@ unsafe fn body<const T: usize, const FULL: bool>(args: &WeighArgs) {
         if moves {
             since_move = 0;
             // SAFETY: a place for each sum.
-            unsafe { block.move_sums(&mut sums, to, add) };
+            block.move_sums(&mut sums, to, add);
             add = true;
         }
     }

@@ -1,6 +1,6 @@
 //! `warpgroup_exponents`: coefficients times products, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_sample;
+use crate::likelihood::tiled::kernel::finish_sample;
 use crate::math::{Float, LogProduct, LogSumExp};
 
 /// A thread's numbers: two samples by a quarter of the components.
@@ -43,19 +43,17 @@ unsafe fn copy(args: &ExponentsArgs, tiles: u32) {
         counted!(for group in 0..groups {
             counted!(for step in 0..steps {
                 // SAFETY: the places were read, or are empty; the arrays have the tile's products and the coefficients.
-                unsafe {
-                    if group == 0 {
-                        let place = PRODUCTS.claim(MOST_STEPS as u32 * round + step, OCTETS * OCTET_BYTES);
-                        let at = (lane * shape.pitch() + step as usize * OCTET_BYTES) / size_of::<u32>();
-                        let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
-                        products().offset(at).copy_bulk(from, OCTET_BYTES as u32, PRODUCTS.full(place));
-                    }
-                    let place = STEPS.claim(number, COEFFICIENTS);
-                    if lane == 0 {
-                        let at = (group * steps + step) as usize * COEFFICIENTS / size_of::<u32>();
-                        let from = args.coefficients.wrapping_add(at);
-                        coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, STEPS.full(place));
-                    }
+                if group == 0 {
+                    let place = PRODUCTS.claim(MOST_STEPS as u32 * round + step, OCTETS * OCTET_BYTES);
+                    let at = (lane * shape.pitch() + step as usize * OCTET_BYTES) / size_of::<u32>();
+                    let from = args.products.wrapping_add(tile as usize * 2 * shape.part() / size_of::<u32>() + at);
+                    products().offset(at).copy_bulk(from, OCTET_BYTES as u32, PRODUCTS.full(place));
+                }
+                let place = STEPS.claim(number, COEFFICIENTS);
+                if lane == 0 {
+                    let at = (group * steps + step) as usize * COEFFICIENTS / size_of::<u32>();
+                    let from = args.coefficients.wrapping_add(at);
+                    coefficients(shape, place).copy_bulk(from, COEFFICIENTS as u32, STEPS.full(place));
                 }
                 number += 1;
             });
@@ -74,8 +72,7 @@ unsafe fn multiply(shape: Shape, half: usize, step: u32, place: u32) -> GroupExp
     let low = high.offset(shape.part());
     let of_high = Operand::new(coefficients(shape, place), STEP / 8 * MATRIX, MATRIX);
     let of_low = of_high.offset(COEFFICIENTS / 2);
-    // SAFETY: the caller guarantees it.
-    unsafe { warpgroup_multiply([high, low], [of_high, of_low]) }
+    warpgroup_multiply([high, low], [of_high, of_low])
 }
 
 /// Turns a group's sums into exponents, writes them, and adds them to the thread's samples from `sample` on.
@@ -95,17 +92,16 @@ unsafe fn finish_group(
     let mut of_group = [LogSumExp::new(); 2];
     if args.later == 0 {
         counted!(for j in 0..GROUP / 8 {
-            // SAFETY: the caller guarantees it.
-            let (scale, seed) = unsafe { (load_f32x2(constants.add(8 * j)), load_f32x2(constants.add(rows + 8 * j))) };
+            let (scale, seed) = (load_f32x2(constants.add(8 * j)), load_f32x2(constants.add(rows + 8 * j)));
             counted!(for i in 0..4 {
                 q[4 * j + i] = fma(q[4 * j + i], scale[i % 2], seed[i % 2]);
             });
         });
     } else {
         counted!(for j in 0..GROUP / 8 {
-            // SAFETY: as above; this thread writes the exponents of the parts before, later.
+            // SAFETY: this thread writes the exponents of the parts before, later.
             let (scale, before) =
-                unsafe { (load_f32x2(constants.add(8 * j)), load(to.wrapping_add(8 * j * SAMPLES).cast::<Four>()).0) };
+                (load_f32x2(constants.add(8 * j)), load(to.wrapping_add(8 * j * SAMPLES).cast::<Four>()).0);
             counted!(for i in 0..4 {
                 q[4 * j + i] = fma(q[4 * j + i], scale[i % 2], before[i]);
             });
@@ -117,12 +113,10 @@ unsafe fn finish_group(
             sum.max = max(sum.max, q[4 * j + i]);
         });
         let four = [q[4 * j], q[4 * j + 1], q[4 * j + 2], q[4 * j + 3]];
-        // SAFETY: the caller guarantees it.
-        unsafe { store4(to.wrapping_add(8 * j * SAMPLES), four) };
+        store4(to.wrapping_add(8 * j * SAMPLES), four);
     });
     counted!(for j in 0..GROUP / 8 {
-        // SAFETY: the caller guarantees it.
-        let weight = unsafe { load_f32x2(constants.add(2 * rows + 8 * j)) };
+        let weight = load_f32x2(constants.add(2 * rows + 8 * j));
         counted!(for i in 0..4 {
             let sum = &mut of_group[i / 2];
             sum.sum = fma(weight[i % 2], exp2(q[4 * j + i] - sum.max), sum.sum);
@@ -149,24 +143,22 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
             counted!(for step in 0..steps {
                 not_unrolled();
                 // SAFETY: the barriers say that both operands have arrived; the arrays are valid for their sizes.
-                unsafe {
-                    if group == 0 {
-                        PRODUCTS.arrived(MOST_STEPS as u32 * round + step);
-                    }
-                    let place = STEPS.arrived(number);
-                    let added = multiply(shape, warp as usize / 4, step, place);
-                    STEPS.release(place);
-                    if group + 1 == groups {
-                        PRODUCTS.release(step);
-                    }
-                    counted!(for i in 0..GROUP / 2 {
-                        sums[i] += added[i];
-                    });
+                if group == 0 {
+                    PRODUCTS.arrived(MOST_STEPS as u32 * round + step);
                 }
+                let place = STEPS.arrived(number);
+                let added = multiply(shape, warp as usize / 4, step, place);
+                STEPS.release(place);
+                if group + 1 == groups {
+                    PRODUCTS.release(step);
+                }
+                counted!(for i in 0..GROUP / 2 {
+                    sums[i] += added[i];
+                });
                 number += 1;
             });
             // SAFETY: as documented for the arguments.
-            unsafe { finish_group(args, sums, group, sample, &mut of_samples) };
+            finish_group(args, sums, group, sample, &mut of_samples);
         });
         counted!(for h in 0..2 {
             let mut distance = 1;
@@ -177,8 +169,7 @@ unsafe fn work(args: &ExponentsArgs, tiles: u32, product: &mut LogProduct) {
             }
             if lane.is_multiple_of(4) && args.partial == 0 {
                 let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
-                // SAFETY: as documented for the arguments.
-                unsafe { finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]) };
+                finish_sample(product, &args.columns, outputs, (sample + 8 * h) as u64, of_samples[h]);
             }
         });
         tile += grid_dim();
@@ -192,30 +183,26 @@ kernel! {
         let tiles = args.columns.n.div_ceil(SAMPLES as u64) as u32;
         if thread_idx() == 0 {
             // SAFETY: no thread uses them yet.
-            unsafe {
-                PRODUCTS.init();
-                STEPS.init();
-            }
+            PRODUCTS.init();
+            STEPS.init();
             mbarriers_ready();
         }
         barrier!();
         let mut product = LogProduct::new();
         // SAFETY: the barriers are ready.
-        unsafe {
-            if thread_idx() < MULTIPLYING {
-                more_registers::<{ REGISTERS_OF_KINDS.0 }>();
-                work(&args, tiles, &mut product);
-            } else {
-                fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
-                if thread_idx() < MULTIPLYING + WARP {
-                    copy(&args, tiles);
-                }
+        if thread_idx() < MULTIPLYING {
+            more_registers::<{ REGISTERS_OF_KINDS.0 }>();
+            work(&args, tiles, &mut product);
+        } else {
+            fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
+            if thread_idx() < MULTIPLYING + WARP {
+                copy(&args, tiles);
             }
         }
         barrier!();
         if args.partial == 0 {
             // SAFETY: all threads end here, and the start of the shared memory is unused.
-            unsafe { args.output.finish(product) };
+            args.output.finish(product);
         }
     }
 }

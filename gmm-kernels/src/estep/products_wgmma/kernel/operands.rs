@@ -1,15 +1,15 @@
 //! `warpgroup_coefficients` and `warpgroup_products`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
-use crate::estep::products_mma::{Feature, PRODUCT_SCALE, one, product, split_feature};
+use crate::estep::products_mma::PRODUCT_SCALE;
+use crate::estep::products_mma::kernel::{Feature, one, product, split_feature};
 
 /// Writes a row of eight numbers.
 /// Safety: the place is valid for 16 bytes and aligned to them; no other thread accesses it.
 #[inline(always)]
 pub(crate) unsafe fn store_row(to: *mut u32, row: [Halves; ROW]) {
     let [a, b, c, d] = row.map(f32::from_bits);
-    // SAFETY: the caller guarantees it.
-    unsafe { store4(to.cast(), [a, b, c, d]) };
+    store4(to.cast(), [a, b, c, d]);
 }
 
 /// An element for sample `s` of a quad: a feature and its square; high parts if `part` is 0.
@@ -34,18 +34,15 @@ kernel! {
             let from = args.coefficients.wrapping_add(row * shape.products() + 8 * octet);
             let (mut high, mut low) = ([0; ROW], [0; ROW]);
             counted!(for p in 0..ROW {
-                // SAFETY: the caller guarantees it.
-                let [h, l] = unsafe { split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1))) };
+                let [h, l] = split_halves(load(from.add(2 * p)), load(from.add(2 * p + 1)));
                 (high[p], low[p]) = (h, l);
             });
             let step = row / GROUP * shape.steps() + octet / (STEP / 8);
             let matrix = row % GROUP / 8 * (STEP / 8) + octet % (STEP / 8);
             let to = args.halves.wrapping_add((step * COEFFICIENTS + matrix * MATRIX) / size_of::<u32>() + ROW * (row % 8));
-            // SAFETY: the caller guarantees it; only this thread writes the places.
-            unsafe {
-                store_row(to, high);
-                store_row(to.add(COEFFICIENTS / 2 / size_of::<u32>()), low);
-            }
+            // SAFETY: only this thread writes the places.
+            store_row(to, high);
+            store_row(to.add(COEFFICIENTS / 2 / size_of::<u32>()), low);
         }
     }
 }
@@ -65,17 +62,15 @@ kernel! {
             counted!(for f in 0..ROW {
                 let (pair, d) = (ROW * octet as usize + f, shape.d as usize);
                 // SAFETY: the features exist.
-                let (first, second) = unsafe {
-                    if pair < d {
-                        let x = split_feature(zeros_for_missing(quad_or_zeros(columns, quad, pair, policy)));
-                        (product(x, one()), product(x, x))
-                    } else if shape.gaps && 2 * (pair - d) < d {
-                        let feature = 2 * (pair - d);
-                        let next = if feature + 1 < d { observed(columns, quad, feature + 1, policy) } else { NOTHING };
-                        (observed(columns, quad, feature, policy), next)
-                    } else {
-                        (NOTHING, NOTHING)
-                    }
+                let (first, second) = if pair < d {
+                    let x = split_feature(zeros_for_missing(quad_or_zeros(columns, quad, pair, policy)));
+                    (product(x, one()), product(x, x))
+                } else if shape.gaps && 2 * (pair - d) < d {
+                    let feature = 2 * (pair - d);
+                    let next = if feature + 1 < d { observed(columns, quad, feature + 1, policy) } else { NOTHING };
+                    (observed(columns, quad, feature, policy), next)
+                } else {
+                    (NOTHING, NOTHING)
                 };
                 counted!(for s in 0..QUAD {
                     high[s][f] = element(first, second, 0, s);
@@ -86,8 +81,8 @@ kernel! {
             let bytes = 2 * tile * shape.part() + eight as usize % (SAMPLES / 8) * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.products.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // SAFETY: the caller guarantees it; only this thread writes the places.
-            unsafe { store_quad(to, shape.part(), high, low, odd) };
+            // SAFETY: only this thread writes the places.
+            store_quad(to, shape.part(), high, low, odd);
         });
     }
 }
@@ -107,8 +102,7 @@ fn zeros_for_missing(mut x: [f32; QUAD]) -> [f32; QUAD] {
 /// Safety: the feature exists.
 #[inline(always)]
 unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> Feature {
-    // SAFETY: the caller guarantees it.
-    let mut x = unsafe { quad_or_zeros(columns, quad, feature, policy) };
+    let mut x = quad_or_zeros(columns, quad, feature, policy);
     counted!(for s in 0..QUAD {
         x[s] = if x[s].is_nan() { 0.0 } else { PRODUCT_SCALE };
     });
@@ -119,8 +113,8 @@ unsafe fn observed(columns: &Columns, quad: u32, feature: usize, policy: CachePo
 /// Safety: the feature exists.
 #[inline(always)]
 pub(crate) unsafe fn quad_or_zeros(columns: &Columns, quad: u32, feature: usize, policy: CachePolicy) -> [f32; QUAD] {
-    // SAFETY: the caller guarantees it; the quad exists.
-    let mut x = unsafe { load4(columns.quad(smaller(quad, columns.quads() - 1), feature), policy) };
+    // SAFETY: the quad exists.
+    let mut x = load4(columns.quad(smaller(quad, columns.quads() - 1), feature), policy);
     counted!(for s in 0..QUAD {
         let sample = QUAD as u64 * u64::from(quad) + s as u64;
         x[s] = if sample < columns.n { x[s] } else { 0.0 };
@@ -141,11 +135,8 @@ pub(crate) unsafe fn store_quad(
 ) {
     let (high, low) = (interleave(high, odd), interleave(low, odd));
     counted!(for s in 0..QUAD {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            store_row(to.wrapping_add(2 * ROW * s), high[s]);
-            store_row(to.wrapping_add(part / size_of::<u32>() + 2 * ROW * s), low[s]);
-        }
+        store_row(to.wrapping_add(2 * ROW * s), high[s]);
+        store_row(to.wrapping_add(part / size_of::<u32>() + 2 * ROW * s), low[s]);
     });
 }
 

@@ -61,21 +61,19 @@ unsafe fn copy(args: &WeighArgs, stages: SliceStages, number: u32) {
     let shape = args.shape;
     let lane = (thread() % WARP) as usize;
     // SAFETY: the place was read, or is empty; the array has the products of the tile.
-    unsafe {
-        let place = STAGES.claim(number, shape.stage());
-        let of_tile = (number % SliceStages::OF_TILE) as usize;
-        if lane < 2 {
-            let bytes = (2 * stages.tile(number) + lane) * shape.part() + of_tile * shape.stage_part();
-            let from = args.products.wrapping_add(bytes / size_of::<u32>());
-            let to = stage(shape, place).offset(lane * shape.stage_part() / size_of::<u32>());
-            to.copy_bulk(from, shape.stage_part() as u32, STAGES.full(place));
-        } else if lane < 4 {
-            let kind = lane - 2;
-            let sample = stages.tile(number) * SAMPLES + of_tile * STAGE;
-            let from = args.exponents.normalisers.wrapping_add(kind * args.exponents.stride as usize + sample);
-            let to = normalisers(shape, place).offset(kind * STAGE).cast();
-            to.copy_bulk(from.cast(), (STAGE * size_of::<f32>()) as u32, STAGES.full(place));
-        }
+    let place = STAGES.claim(number, shape.stage());
+    let of_tile = (number % SliceStages::OF_TILE) as usize;
+    if lane < 2 {
+        let bytes = (2 * stages.tile(number) + lane) * shape.part() + of_tile * shape.stage_part();
+        let from = args.products.wrapping_add(bytes / size_of::<u32>());
+        let to = stage(shape, place).offset(lane * shape.stage_part() / size_of::<u32>());
+        to.copy_bulk(from, shape.stage_part() as u32, STAGES.full(place));
+    } else if lane < 4 {
+        let kind = lane - 2;
+        let sample = stages.tile(number) * SAMPLES + of_tile * STAGE;
+        let from = args.exponents.normalisers.wrapping_add(kind * args.exponents.stride as usize + sample);
+        let to = normalisers(shape, place).offset(kind * STAGE).cast();
+        to.copy_bulk(from.cast(), (STAGE * size_of::<f32>()) as u32, STAGES.full(place));
     }
 }
 
@@ -95,8 +93,7 @@ unsafe fn load_exponents(args: &WeighArgs, component: usize, stages: SliceStages
     let from = args.exponents.q.wrapping_add(args.shape.exponent(component, first_sample(stages, number)));
     let mut q = [[[0.0; 2]; PAIRS]; 2];
     counted!(for i in 0..PAIRS {
-        // SAFETY: the caller guarantees it.
-        let four = unsafe { load_f32x4(from.wrapping_add(i / 2 * 32 + i % 2 * 4)) };
+        let four = load_f32x4(from.wrapping_add(i / 2 * 32 + i % 2 * 4));
         counted!(for n in 0..4 {
             q[n % 2][i / 2 * 2 + n / 2][i % 2] = four[n];
         });
@@ -119,9 +116,7 @@ unsafe fn respond(
     let first = normalisers.offset(2 * (thread() % 4) as usize);
     let mut r = [[0; 4]; 2];
     counted!(for pair in 0..PAIRS {
-        // SAFETY: the caller guarantees it.
-        let (top, factor): ([f32; 2], [f32; 2]) =
-            unsafe { (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair)) };
+        let (top, factor): ([f32; 2], [f32; 2]) = (first.get_some(8 * pair), first.get_some(STAGE + 8 * pair));
         counted!(for c in 0..2 {
             let mut v = [0.0f32; 2];
             counted!(for p in 0..2 {
@@ -148,7 +143,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     // Rows r and r + 8 of the warp's operand are neighbouring components.
     let component = block_idx() as usize * GROUP + (16 * warp + lane / 4 * 2) as usize;
     // SAFETY: weights of all components.
-    let weights = unsafe { load_f32x2(args.weights.add(component)) };
+    let weights = load_f32x2(args.weights.add(component));
     // This thread's places only.
     let kept = Shared::<f32>::at(HEAD).offset(thread() as usize);
     const NEXT: usize = MULTIPLYING as usize;
@@ -160,9 +155,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
     let mut q = [[[[0.0; 2]; PAIRS]; 2]; 2];
     if count > 0 {
         // SAFETY: the exponents of all rows and whole tiles, which have an even number of stages.
-        unsafe {
-            q = [load_exponents(args, component, stages, 0), load_exponents(args, component, stages, 1)];
-        }
+        q = [load_exponents(args, component, stages, 0), load_exponents(args, component, stages, 1)];
     }
     while number < count {
         not_unrolled();
@@ -171,28 +164,24 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
         while number < until {
             not_unrolled();
             counted!(for turn in 0..2 {
-                // SAFETY: as above; the barrier says that the stage has arrived.
-                unsafe {
-                    let place = STAGES.arrived(number);
-                    let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
-                    q[turn] = load_exponents(args, component, stages, smaller(number + 2, count - 1));
-                    let high = Operand::new(stage(shape, place), MATRIX, shape.pitch());
-                    let low = high.offset(shape.stage_part());
-                    // Sixteen samples at a time.
-                    let next = 2 * shape.pitch();
-                    warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
-                    STAGES.release(place);
-                }
+                // SAFETY: the barrier says that the stage has arrived.
+                let place = STAGES.arrived(number);
+                let r = respond(&q[turn], normalisers(shape, place), weights, &mut counts);
+                q[turn] = load_exponents(args, component, stages, smaller(number + 2, count - 1));
+                let high = Operand::new(stage(shape, place), MATRIX, shape.pitch());
+                let low = high.offset(shape.stage_part());
+                // Sixteen samples at a time.
+                let next = 2 * shape.pitch();
+                warpgroup_add(&mut sums, r, [low, low.offset(next), high, high.offset(next)], since);
+                STAGES.release(place);
                 number += 1;
                 since += 1;
             });
         }
         counted!(for i in 0..THREAD_SUMS {
             // SAFETY: this thread's places, which it has written before it reads them.
-            unsafe {
-                let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
-                kept.set(i * NEXT, before + sums[i]);
-            }
+            let before = if flushed { kept.get(i * NEXT) } else { 0.0 };
+            kept.set(i * NEXT, before + sums[i]);
         });
         flushed = true;
         counted!(for i in 0..4 {
@@ -210,7 +199,7 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
         if lane.is_multiple_of(4) {
             let to = to.wrapping_add(shape.rows() * (shape.products() + kind) + component + c);
             // SAFETY: a place for each row; no other thread has it.
-            unsafe { store_sum(to, total, args.add != 0) };
+            store_sum(to, total, args.add != 0);
         }
         i += 1;
     }
@@ -225,14 +214,12 @@ unsafe fn work(args: &WeighArgs, stages: SliceStages) {
         let mut values = [0.0f64; AT_ONCE];
         counted!(for i in 0..AT_ONCE {
             // SAFETY: a place for each row and product, and this thread's own.
-            unsafe {
-                let before = if args.add == 0 { 0.0 } else { load(place(i)) };
-                values[i] = before + if flushed { f64::from(kept.get((first + i) * NEXT)) } else { 0.0 };
-            }
+            let before = if args.add == 0 { 0.0 } else { load(place(i)) };
+            values[i] = before + if flushed { f64::from(kept.get((first + i) * NEXT)) } else { 0.0 };
         });
         counted!(for i in 0..AT_ONCE {
             // SAFETY: no other thread has the place.
-            unsafe { store(place(i), values[i]) };
+            store(place(i), values[i]);
         });
     });
 }
@@ -242,23 +229,21 @@ kernel! {
     pub unsafe fn warpgroup_weigh(args: WeighArgs) {
         if thread_idx() == 0 {
             // SAFETY: no thread uses them yet.
-            unsafe { STAGES.init() };
+            STAGES.init();
             mbarriers_ready();
         }
         barrier!();
         let stages = SliceStages::new(&args);
         // SAFETY: the barriers are ready.
-        unsafe {
-            if thread_idx() < MULTIPLYING {
-                more_registers::<{ REGISTERS_OF_KINDS.0 }>();
-                work(&args, stages);
-            } else {
-                fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
-                let mut number = 0;
-                while thread_idx() < MULTIPLYING + WARP && number < stages.count() {
-                    copy(&args, stages, number);
-                    number += 1;
-                }
+        if thread_idx() < MULTIPLYING {
+            more_registers::<{ REGISTERS_OF_KINDS.0 }>();
+            work(&args, stages);
+        } else {
+            fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
+            let mut number = 0;
+            while thread_idx() < MULTIPLYING + WARP && number < stages.count() {
+                copy(&args, stages, number);
+                number += 1;
             }
         }
     }

@@ -27,8 +27,7 @@ impl PatchTask {
         let quads = shape.quads() as usize;
         let (pair, quad) = if FULL {
             let pairs = block.args.pairs.wrapping_add(2 * (block.patch + patch) as usize);
-            // SAFETY: the caller guarantees it.
-            unsafe { (load(pairs), load(pairs.add(1))) }
+            (load(pairs), load(pairs.add(1)))
         } else {
             (0, patch)
         };
@@ -47,24 +46,21 @@ impl PatchTask {
         quad: usize,
         (centres, features): (Shared<f32>, usize),
     ) {
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            let x = samples.offset(self.row * PITCH + QUAD * quad);
-            let mut y = [[0.0f32; QUAD]; 4];
-            counted!(for f in 0..4 {
-                y[f] = x.get4(f * self.quads * PITCH);
-            });
-            let mut z = [[0.0f32; QUAD]; 2];
-            if FULL {
-                let x = samples.offset(self.pair_row * PITCH + QUAD * quad);
-                z = [x.get4(0), x.get4(self.quads * PITCH)];
-            }
-            let r = r.offset(QUAD * quad);
-            if CENTRAL {
-                self.add_central::<FULL>(sums, r, &y, &z, centres, features);
-            } else {
-                add_raw::<FULL>(sums, r, &y, &z);
-            }
+        let x = samples.offset(self.row * PITCH + QUAD * quad);
+        let mut y = [[0.0f32; QUAD]; 4];
+        counted!(for f in 0..4 {
+            y[f] = x.get4(f * self.quads * PITCH);
+        });
+        let mut z = [[0.0f32; QUAD]; 2];
+        if FULL {
+            let x = samples.offset(self.pair_row * PITCH + QUAD * quad);
+            z = [x.get4(0), x.get4(self.quads * PITCH)];
+        }
+        let r = r.offset(QUAD * quad);
+        if CENTRAL {
+            self.add_central::<FULL>(sums, r, &y, &z, centres, features);
+        } else {
+            add_raw::<FULL>(sums, r, &y, &z);
         }
     }
 
@@ -82,29 +78,26 @@ impl PatchTask {
     ) {
         let features = opaque(features as u32) as usize;
         written_out!(for k in 0..COMPONENTS {
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                let r = r.get4(k * PITCH);
-                let c = centres.offset(k * features);
-                let (mut c0, mut c1) = (0.0, 0.0);
-                if FULL {
-                    (c0, c1) = (c.get(self.pair_row), c.get(self.pair_row + self.quads));
-                }
-                counted!(for f in 0..4 {
-                    let centre = c.get(self.row + f * self.quads);
-                    counted!(for p in 0..QUAD {
-                        let y = y[f][p] - centre;
-                        if FULL {
-                            sums[k][f] = fma(r[p] * (z[0][p] - c0), y, sums[k][f]);
-                            sums[k][4 + f] = fma(r[p] * (z[1][p] - c1), y, sums[k][4 + f]);
-                        } else {
-                            let ry = r[p] * y;
-                            sums[k][f] += ry;
-                            sums[k][4 + f] = fma(ry, y, sums[k][4 + f]);
-                        }
-                    });
-                });
+            let r = r.get4(k * PITCH);
+            let c = centres.offset(k * features);
+            let (mut c0, mut c1) = (0.0, 0.0);
+            if FULL {
+                (c0, c1) = (c.get(self.pair_row), c.get(self.pair_row + self.quads));
             }
+            counted!(for f in 0..4 {
+                let centre = c.get(self.row + f * self.quads);
+                counted!(for p in 0..QUAD {
+                    let y = y[f][p] - centre;
+                    if FULL {
+                        sums[k][f] = fma(r[p] * (z[0][p] - c0), y, sums[k][f]);
+                        sums[k][4 + f] = fma(r[p] * (z[1][p] - c1), y, sums[k][4 + f]);
+                    } else {
+                        let ry = r[p] * y;
+                        sums[k][f] += ry;
+                        sums[k][4 + f] = fma(ry, y, sums[k][4 + f]);
+                    }
+                });
+            });
         });
     }
 }
@@ -126,8 +119,7 @@ pub(super) unsafe fn add_raw<const FULL: bool>(
         });
     });
     counted!(for k in 0..COMPONENTS {
-        // SAFETY: the caller guarantees it.
-        let r = unsafe { r.get4(k * PITCH) };
+        let r = r.get4(k * PITCH);
         counted!(for v in 0..VALUES {
             counted!(for p in 0..QUAD {
                 sums[k][v] = fma(r[p], values[v][p], sums[k][v]);

@@ -106,7 +106,7 @@ impl<'a> OuterBlock<'a> {
         counted!(for e in (thread() as usize..4 * behind).step_by(block_dim() as usize) {
             let (stage, low, at) = (e / behind / 2, e / behind % 2, e % behind);
             // SAFETY: inside.
-            unsafe { self.stages.set(stage * shape.stage() + low * shape.features() + first + at, 0) };
+            self.stages.set(stage * shape.stage() + low * shape.features() + first + at, 0);
         });
     }
 
@@ -127,7 +127,7 @@ impl<'a> OuterBlock<'a> {
         while row < 2 * shape.d as usize {
             let low = if row < shape.d as usize { 0 } else { behind };
             // SAFETY: features extend to whole stages; a place for each.
-            unsafe { to.copy4(row * STAGE_PITCH + low, from, policy) };
+            to.copy4(row * STAGE_PITCH + low, from, policy);
             row += step;
             from = from.wrapping_add(step * (stride / 2));
         }
@@ -136,11 +136,9 @@ impl<'a> OuterBlock<'a> {
             let sample = number as usize * STAGE + QUAD * quad;
             let normalisers = args.exponents.normalisers.cast_const().wrapping_add(sample);
             // SAFETY: exponents extend to whole stages; three places for each quad.
-            unsafe {
-                own.copy4(0, args.exponents.q.cast_const().wrapping_add(component * stride + sample), policy);
-                own.copy4(QUAD, normalisers, policy);
-                own.copy4(2 * QUAD, normalisers.wrapping_add(stride), policy);
-            }
+            own.copy4(0, args.exponents.q.cast_const().wrapping_add(component * stride + sample), policy);
+            own.copy4(QUAD, normalisers, policy);
+            own.copy4(2 * QUAD, normalisers.wrapping_add(stride), policy);
         }
         copies_commit();
     }
@@ -155,19 +153,17 @@ impl<'a> OuterBlock<'a> {
             let to = self.stages.offset(stage * shape.stage() + 2 * shape.features());
             let to = to.offset(thread() as usize / QUADS * STAGE_PITCH + 2 * quad);
             // SAFETY: places that only this thread uses now.
-            unsafe {
-                let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
-                let mut r = [0.0f32; QUAD];
-                counted!(for p in 0..QUAD {
-                    // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
-                    r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-                });
-                let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
-                to.set2(0, halves);
-                let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
-                counts[0] += r[0] + r[1] + (r[2] + r[3]);
-                counts[1] += a[0] + a[1] + (b[0] + b[1]);
-            }
+            let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
+            let mut r = [0.0f32; QUAD];
+            counted!(for p in 0..QUAD {
+                // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
+                r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
+            });
+            let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+            to.set2(0, halves);
+            let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
+            counts[0] += r[0] + r[1] + (r[2] + r[3]);
+            counts[1] += a[0] + a[1] + (b[0] + b[1]);
         }
     }
 
@@ -186,20 +182,17 @@ impl<'a> OuterBlock<'a> {
         counted!(for half in (0..8 * opaque(STAGE as u32 / 16) as usize).step_by(8) {
             not_unrolled();
             let (mut high, mut low) = ([[0; 4]; 2], [[0; 4]; 2]);
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                let (x_high, x_low) = (rows.matrices(half), rows.matrices(shape.features() + half));
-                counted!(for t in 0..2 {
-                    let from = responsibilities.offset(t * STAGE_PITCH + half);
-                    let r = [from.get(0), from.get(4)];
-                    counted!(for i in 0..4 {
-                        let r = r[i / 2];
-                        // The rounding error of the high part is itself a float16 number.
-                        high[t][i] = multiply_halves(r, x_high[i]);
-                        low[t][i] = fma_halves(r, x_low[i], fma_minus_halves(r, x_high[i], high[t][i]));
-                    });
+            let (x_high, x_low) = (rows.matrices(half), rows.matrices(shape.features() + half));
+            counted!(for t in 0..2 {
+                let from = responsibilities.offset(t * STAGE_PITCH + half);
+                let r = [from.get(0), from.get(4)];
+                counted!(for i in 0..4 {
+                    let r = r[i / 2];
+                    // The rounding error of the high part is itself a float16 number.
+                    high[t][i] = multiply_halves(r, x_high[i]);
+                    low[t][i] = fma_halves(r, x_low[i], fma_minus_halves(r, x_high[i], high[t][i]));
                 });
-            }
+            });
             if task.part == 0 {
                 counted!(for t in 0..2 {
                     let sum = mma(mma([0.0; 4], low[t], [ONES; 2]), high[t], [ONES; 2]);
@@ -209,8 +202,7 @@ impl<'a> OuterBlock<'a> {
             }
             counted!(for n in 0..PAIRS {
                 if n < task.count {
-                    // SAFETY: the caller guarantees it.
-                    let (h, l) = unsafe {
+                    let (h, l) = {
                         let columns = columns.offset(n * TILE * STAGE_PITCH + half);
                         (columns.matrices(0), columns.matrices(shape.features()))
                     };
@@ -236,14 +228,12 @@ impl<'a> OuterBlock<'a> {
             written_out!(for tile in 0..(4 * PAIRS) {
                 counted!(for i in 0..4 {
                     let sum = &mut sums.products[tile / (2 * PAIRS)][tile % (2 * PAIRS)][i];
-                    // SAFETY: the caller guarantees it.
-                    unsafe { move_sum(sum, to.wrapping_add((4 * tile + i) * WARP as usize), add) };
+                    move_sum(sum, to.wrapping_add((4 * tile + i) * WARP as usize), add);
                 });
             });
             counted!(for i in 0..4 {
                 let sum = &mut sums.features[i / 2][i % 2];
-                // SAFETY: the caller guarantees it.
-                unsafe { move_sum(sum, to.wrapping_add((LANE_SUMS - 4 + i) * WARP as usize), add) };
+                move_sum(sum, to.wrapping_add((LANE_SUMS - 4 + i) * WARP as usize), add);
             });
         }
         *counts = sums_of_quads::<QUADS>(*counts);
@@ -252,11 +242,8 @@ impl<'a> OuterBlock<'a> {
             && component / 2 * shape.groups() >= self.tasks().0
         {
             let to = to.wrapping_add(shape.counts() + component);
-            // SAFETY: the caller guarantees it.
-            unsafe {
-                store_sum(to, counts[0], add);
-                store_sum(to.wrapping_add(shape.components()), counts[1], add);
-            }
+            store_sum(to, counts[0], add);
+            store_sum(to.wrapping_add(shape.components()), counts[1], add);
         }
         *counts = [0.0; 2];
     }
@@ -266,8 +253,7 @@ impl<'a> OuterBlock<'a> {
 /// Safety: as for [`store_sum`].
 #[inline(always)]
 unsafe fn move_sum(sum: &mut f32, to: *mut f64, add: bool) {
-    // SAFETY: the caller guarantees it.
-    unsafe { store_sum(to, *sum, add) };
+    store_sum(to, *sum, add);
     *sum = 0.0;
 }
 
@@ -280,16 +266,14 @@ kernel! {
         let all = args.n.div_ceil(STAGE as u64) as u32;
         let mut number = block_idx_y();
         // SAFETY: at the start the shared memory is free.
-        unsafe {
-            if number < all {
-                block.fetch(0, number);
-            }
-            block.begin();
+        if number < all {
+            block.fetch(0, number);
         }
+        block.begin();
         let mut weight = 0.0;
         if let Some((component, _)) = block.own() {
             // SAFETY: weights of all components.
-            weight = unsafe { load(args.weights.add(component)) } * RESPONSIBILITY_SCALE;
+            weight = load(args.weights.add(component)) * RESPONSIBILITY_SCALE;
         }
         let to = args.sums.wrapping_add(block_idx_y() as usize * args.shape.sums());
         let mut add = args.add != 0;
@@ -299,23 +283,23 @@ kernel! {
         while number < all {
             copies_wait();
             // SAFETY: this thread's copies have arrived. The stage before the last was multiplied before the barrier.
-            unsafe { block.respond(stage, weight, &mut counts) };
+            block.respond(stage, weight, &mut counts);
             barrier!();
             number += args.slices;
             if number < all {
                 // SAFETY: the other stage was multiplied before the barrier; this thread has used its copied exponents.
-                unsafe { block.fetch(stage ^ 1, number) };
+                block.fetch(stage ^ 1, number);
             }
             if task.count > 0 {
                 // SAFETY: the barrier made the stage visible.
-                unsafe { block.multiply(&mut sums, task, stage) };
+                block.multiply(&mut sums, task, stage);
             }
             stage ^= 1;
             since_move += 1;
             if since_move == FLUSH || number >= all {
                 since_move = 0;
                 // SAFETY: a place for each sum.
-                unsafe { block.move_sums(&mut sums, &mut counts, task, to, add) };
+                block.move_sums(&mut sums, &mut counts, task, to, add);
                 add = true;
             }
         }

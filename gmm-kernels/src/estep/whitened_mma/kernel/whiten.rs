@@ -1,6 +1,6 @@
 //! `whiten`: triangles times features, then each sample's log-sum-exp.
 use super::*;
-use crate::likelihood::tiled::finish_samples;
+use crate::likelihood::tiled::kernel::finish_samples;
 use crate::math::{LogProduct, LogSumExp};
 
 struct WhitenBlock<'a> {
@@ -49,7 +49,7 @@ impl<'a> WhitenBlock<'a> {
             let mut v = [0.0; QUAD];
             if feature < self.shape.d {
                 // SAFETY: the feature and the quad exist.
-                v = unsafe { load4(columns.quad(quad, feature as usize), policy) };
+                v = load4(columns.quad(quad, feature as usize), policy);
             }
             // Behind N the memory may hold anything.
             let before = (QUAD as u32 * (first + q)) as u64;
@@ -64,17 +64,13 @@ impl<'a> WhitenBlock<'a> {
                 let row = self.args.exponents.stride as usize / 2;
                 let to = self.args.halves.wrapping_add(feature as usize * row + 2 * (first + q) as usize).cast();
                 // SAFETY: a place for each feature and sample of a block.
-                unsafe {
-                    store2(to, high.map(f32::from_bits));
-                    store2(to.wrapping_add(self.shape.d as usize * row), low.map(f32::from_bits));
-                }
+                store2(to, high.map(f32::from_bits));
+                store2(to.wrapping_add(self.shape.d as usize * row), low.map(f32::from_bits));
             }
             let to = self.x.offset(feature as usize * self.shape.pitch() + 2 * q as usize);
             // SAFETY: a row for each feature.
-            unsafe {
-                to.set2(0, high);
-                to.set2(self.shape.features(), low);
-            }
+            to.set2(0, high);
+            to.set2(self.shape.features(), low);
         });
     }
 
@@ -87,8 +83,7 @@ impl<'a> WhitenBlock<'a> {
         let x = self.x.offset(self.warp().1 * COLUMNS / 2 + lane % 16 * shape.pitch() + 4 * (lane / 16));
         let mut a = args.fragments.wrapping_add(component * shape.fragments() + 4 * lane).cast::<f32>();
         let mut shifts = args.shifts.wrapping_add(component * shape.shifts() + lane / 4);
-        // SAFETY: the caller guarantees it.
-        let scale = unsafe { load(args.constants.add(component)) };
+        let scale = load(args.constants.add(component));
         let mut squares = [[0.0f32; 2]; COLUMNS / 8];
         counted!(for band in 0..shape.bands() {
             let mut sums = [[[0.0f32; 4]; COLUMNS / 8]; 2];
@@ -96,17 +91,12 @@ impl<'a> WhitenBlock<'a> {
             let mut x = x;
             counted!(for tile in 0..tiles {
                 not_unrolled();
-                // SAFETY: the caller guarantees it.
-                let (high, low) = unsafe {
-                    (
-                        [operand(a), operand(a.add(FRAGMENTS / 2))],
-                        [operand(a.add(FRAGMENTS / 4)), operand(a.add(3 * FRAGMENTS / 4))],
-                    )
-                };
+                let (high, low) = (
+                    [operand(a), operand(a.add(FRAGMENTS / 2))],
+                    [operand(a.add(FRAGMENTS / 4)), operand(a.add(3 * FRAGMENTS / 4))],
+                );
                 counted!(for n in (0..COLUMNS / 8).step_by(2) {
-                    // SAFETY: the caller guarantees it.
-                    let (h, l) =
-                        unsafe { (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n)) };
+                    let (h, l) = (x.matrices_transposed(4 * n), x.matrices_transposed(shape.features() + 4 * n));
                     // Small products first; the product of both low parts is left out.
                     let mut products = [[[0.0f32; 4]; 2]; 2];
                     multiply_tiles(&mut products, &low, h);
@@ -118,8 +108,7 @@ impl<'a> WhitenBlock<'a> {
                 x = x.offset(TILE * shape.pitch());
             });
             counted!(for h in 0..4 {
-                // SAFETY: the caller guarantees it.
-                let shift = unsafe { load(shifts.add(8 * h)) };
+                let shift = load(shifts.add(8 * h));
                 counted!(for n in 0..COLUMNS / 8 {
                     counted!(for p in 0..2 {
                         let t = fma(sums[h / 2][n][2 * (h % 2) + p], scale, shift);
@@ -137,8 +126,7 @@ impl<'a> WhitenBlock<'a> {
 /// Safety: `p` is aligned to 16 bytes and readable for 16 bytes; no thread writes there during the launch.
 #[inline(always)]
 unsafe fn operand(p: *const f32) -> [Halves; 4] {
-    // SAFETY: the caller guarantees it.
-    let v = unsafe { load_f32x4(p) };
+    let v = load_f32x4(p);
     [v[0].to_bits(), v[1].to_bits(), v[2].to_bits(), v[3].to_bits()]
 }
 
@@ -177,7 +165,7 @@ kernel! {
         // The bounds are the same for all threads of a block, so that all meet at the barriers.
         counted!(for first in (block_idx() * quads..args.columns.quads()).step_by(grid_dim() * quads) {
             // SAFETY: at the start, or after the barrier that ends this loop, the shared memory is free.
-            unsafe { block.begin(first) };
+            block.begin(first);
             barrier!();
             let (row_of_warps, column_of_warps) = block.warp();
             let sample = column_of_warps * COLUMNS + 2 * (thread() % WARP) as usize;
@@ -187,39 +175,33 @@ kernel! {
             counted!(for component in (row_of_warps..shape.k).step_by(shape.component_warps) {
                 let c = component as usize;
                 // SAFETY: the barrier made the features visible; all components have parameters and places.
-                unsafe {
-                    let distance = block.distance(c);
-                    let constants = args.constants.add(c);
-                    let (seed, weight) = (load(constants.add(shape.k as usize)), load(constants.add(2 * shape.k as usize)));
-                    let q = [seed - distance[0], seed - distance[1]];
-                    store2(to.wrapping_add(c * args.exponents.stride as usize), q);
-                    counted!(for p in 0..2 {
-                        let before = top[p];
-                        top[p] = max(before, q[p]);
-                        sum[p] = fma(sum[p], exp2(before - top[p]), weight * exp2(q[p] - top[p]));
-                    });
-                }
+                let distance = block.distance(c);
+                let constants = args.constants.add(c);
+                let (seed, weight) = (load(constants.add(shape.k as usize)), load(constants.add(2 * shape.k as usize)));
+                let q = [seed - distance[0], seed - distance[1]];
+                store2(to.wrapping_add(c * args.exponents.stride as usize), q);
+                counted!(for p in 0..2 {
+                    let before = top[p];
+                    top[p] = max(before, q[p]);
+                    sum[p] = fma(sum[p], exp2(before - top[p]), weight * exp2(q[p] - top[p]));
+                });
             });
             let samples = shape.samples();
             let maxima = block.maxima.offset(row_of_warps as usize * samples + sample);
             let totals = shape.component_warps as usize * samples;
             counted!(for p in 0..2 {
                 // SAFETY: the lane's own places.
-                unsafe {
-                    maxima.set(p, top[p]);
-                    maxima.set(totals + p, sum[p]);
-                }
+                maxima.set(p, top[p]);
+                maxima.set(totals + p, sum[p]);
             });
             barrier!();
             let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
             let places = (block.maxima, block.maxima.offset(totals));
             // SAFETY: the barrier made all warps' sums visible.
-            unsafe {
-                finish_samples::<false>(&mut product, &args.columns, outputs, first, (shape.component_warps as usize, samples), places);
-            }
+            finish_samples::<false>(&mut product, &args.columns, outputs, first, (shape.component_warps as usize, samples), places);
             barrier!();
         });
         // SAFETY: all threads end here, and the start of the shared memory is unused.
-        unsafe { args.output.finish(product) };
+        args.output.finish(product);
     }
 }

@@ -1,7 +1,7 @@
 //! `warpgroup_whiten_d…`: features times triangles; `warpgroup_normalise`: each sample's log-sum-exp.
 use super::*;
-use crate::estep::whitened_mma::exchange;
-use crate::likelihood::tiled::finish_sample;
+use crate::estep::whitened_mma::kernel::exchange;
+use crate::likelihood::tiled::kernel::finish_sample;
 use crate::math::{LogProduct, LogSumExp};
 
 /// The triangles of the block's group, then their shifts, then for each component the factor of its sums, and its seed.
@@ -19,16 +19,14 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
     let arrived = Mbarrier::at(0);
     if thread_idx() == 0 {
         // SAFETY: no thread uses it yet; the group's triangles exist, and have a place.
-        unsafe {
-            arrived.init(1);
-            mbarriers_ready();
-            arrived.expect((units * of_unit) as u32);
-            counted!(for unit in 0..units {
-                not_unrolled();
-                let from = args.triangles.wrapping_add((first + unit) * of_unit / size_of::<u32>());
-                triangles().offset(unit * of_unit / size_of::<u32>()).copy_bulk(from, of_unit as u32, arrived);
-            });
-        }
+        arrived.init(1);
+        mbarriers_ready();
+        arrived.expect((units * of_unit) as u32);
+        counted!(for unit in 0..units {
+            not_unrolled();
+            let from = args.triangles.wrapping_add((first + unit) * of_unit / size_of::<u32>());
+            triangles().offset(unit * of_unit / size_of::<u32>()).copy_bulk(from, of_unit as u32, arrived);
+        });
     }
     let to: Shared<f32> = triangles().offset(units * of_unit / size_of::<u32>()).cast();
     counted!(for i in (thread_idx() as usize..units * shape.unit_rows()).step_by(block_dim() as usize) {
@@ -36,18 +34,18 @@ unsafe fn begin(args: &WhitenArgs, first: usize, units: usize) {
         let component = shape.of_unit() * (first + i / shape.unit_rows()) + of_unit;
         let from = args.shifts.wrapping_add(component * shape.width() + feature);
         // SAFETY: the shifts of all components, and a place for each of the group.
-        unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
+        to.set(i, if component < shape.k as usize { load(from) } else { 0.0 });
     });
     let to = to.offset(units * shape.unit_rows());
     counted!(for i in (thread_idx() as usize..2 * units * shape.of_unit()).step_by(block_dim() as usize) {
         let component = shape.of_unit() * first + i / 2;
         let from = args.constants.wrapping_add(i % 2 * shape.k as usize + component);
         // SAFETY: the constants of all components, and a place for each of the group.
-        unsafe { to.set(i, if component < shape.k as usize { load(from) } else { 0.0 }) };
+        to.set(i, if component < shape.k as usize { load(from) } else { 0.0 });
     });
     barrier!();
     // SAFETY: the barrier is ready.
-    unsafe { arrived.wait(0) };
+    arrived.wait(0);
 }
 
 /// Reads the features of the warp's sixteen samples: for each sixteen features, high parts, then low parts.
@@ -62,8 +60,7 @@ unsafe fn features<const S: usize>(args: &WhitenArgs, tile: usize) -> [[Halves; 
     counted!(for step in 0..S {
         counted!(for i in 0..8 {
             let matrix = i / 4 * shape.stage_part() + i % 2 * shape.pitch() + (2 * step + i / 2 % 2) * MATRIX;
-            // SAFETY: the caller guarantees it.
-            x[step][i] = unsafe { load_u32(from.wrapping_add(matrix / size_of::<u32>())) };
+            x[step][i] = load_u32(from.wrapping_add(matrix / size_of::<u32>()));
         });
     });
     x
@@ -82,12 +79,10 @@ unsafe fn add_squares<const UNIT: usize, const N: usize>(
     let shifts = shifts.offset(2 * (thread() % 4) as usize);
     let mut scales = [0.0; UNIT];
     counted!(for c in 0..UNIT {
-        // SAFETY: the caller guarantees it.
-        scales[c] = unsafe { constants.get(2 * c) };
+        scales[c] = constants.get(2 * c);
     });
     counted!(for j in 0..N / 4 {
-        // SAFETY: the caller guarantees it.
-        let shift: [f32; 2] = unsafe { shifts.get_some(8 * j) };
+        let shift: [f32; 2] = shifts.get_some(8 * j);
         // The component of rows j of the band, eight for each j.
         let c = j % (UNIT_BAND / 8) * UNIT / (UNIT_BAND / 8);
         counted!(for i in 0..4 {
@@ -110,8 +105,7 @@ unsafe fn finish(args: &WhitenArgs, squares: [[f32; 2]; 2], constants: Shared<f3
     let (component, sample) = (component + odd as usize, sample + 8 * half as usize);
     if component < shape.k as usize {
         let to = args.q.wrapping_add((sample / STAGE * shape.rows() + component) * STAGE + sample % STAGE);
-        // SAFETY: the caller guarantees it.
-        unsafe { store(to, constants.get(2 * odd as usize + 1) - distance) };
+        store(to, constants.get(2 * odd as usize + 1) - distance);
     }
 }
 
@@ -123,8 +117,7 @@ unsafe fn body<const S: usize, const UNIT: usize>(
     let shape = args.shape;
     let first = (block_idx_y() * args.group_units) as usize;
     let units = smaller(args.group_units as usize, shape.units() - first);
-    // SAFETY: the caller guarantees it.
-    unsafe { begin(args, first, units) };
+    begin(args, first, units);
     let shifts: Shared<f32> = triangles().offset(2 * units * shape.unit_part() / size_of::<u32>()).cast();
     let constants = shifts.offset(units * shape.unit_rows());
     let tiles = args.n.div_ceil(SAMPLES as u64) as usize;
@@ -133,7 +126,7 @@ unsafe fn body<const S: usize, const UNIT: usize>(
     {
         not_unrolled();
         // SAFETY: the features of whole tiles.
-        let x = unsafe { features::<S>(args, tile) };
+        let x = features::<S>(args, tile);
         let sample = tile * SAMPLES + (thread() % WARPGROUP / WARP * 16 + thread() % WARP / 4) as usize;
         counted!(for unit in 0..units {
             not_unrolled();
@@ -145,7 +138,7 @@ unsafe fn body<const S: usize, const UNIT: usize>(
             let squares = distances(&x, operands, constants, shifts.offset(unit * shape.unit_rows()));
             counted!(for c in (0..UNIT).step_by(2) {
                 // SAFETY: the constants are there, and a place for each exponent.
-                unsafe { finish(args, [squares[c], squares[c + 1]], constants.offset(2 * c), component + c, sample) };
+                finish(args, [squares[c], squares[c + 1]], constants.offset(2 * c), component + c, sample);
             });
         });
     });
@@ -156,14 +149,12 @@ macro_rules! instances {
         kernel! {
             #[doc = concat!("Exponents of matrices of at most ", $width, " features.")]
             pub unsafe fn $name(args: WhitenArgs) {
-                // SAFETY: the caller guarantees it; the triangles have arrived, and shifts and constants are there.
-                unsafe {
-                    body::<{ $width / STEP }, $unit>(&args, |x, triangles, constants, shifts| {
-                        let mut squares = [[0.0; 2]; $unit];
-                        $( add_squares(&$multiply(x, triangles), constants, shifts.offset($band * UNIT_BAND), &mut squares); )*
-                        squares
-                    });
-                }
+                // SAFETY: the triangles have arrived, and shifts and constants are there.
+                body::<{ $width / STEP }, $unit>(&args, |x, triangles, constants, shifts| {
+                    let mut squares = [[0.0; 2]; $unit];
+                    $( add_squares(&$multiply(x, triangles), constants, shifts.offset($band * UNIT_BAND), &mut squares); )*
+                    squares
+                });
             }
         }
     )* };
@@ -193,10 +184,8 @@ kernel! {
                 counted!(for i in 0..AT_ONCE {
                     if first + i < k {
                         // SAFETY: exponents and weights of all components.
-                        unsafe {
-                            q[i] = load(from.wrapping_add((first + i) * STAGE));
-                            weights[i] = load(args.weights.wrapping_add(first + i));
-                        }
+                        q[i] = load(from.wrapping_add((first + i) * STAGE));
+                        weights[i] = load(args.weights.wrapping_add(first + i));
                     }
                     some.max = if weights[i] > 0.0 { max(some.max, q[i]) } else { some.max };
                 });
@@ -208,9 +197,9 @@ kernel! {
             });
             let outputs = (args.sample_weights, core::ptr::null_mut(), args.exponents);
             // SAFETY: as documented for the arguments.
-            unsafe { finish_sample(&mut product, &args.columns, outputs, sample as u64, all) };
+            finish_sample(&mut product, &args.columns, outputs, sample as u64, all);
         });
         // SAFETY: all threads end here, and the start of the shared memory is unused.
-        unsafe { args.output.finish(product) };
+        args.output.finish(product);
     }
 }

@@ -1,8 +1,8 @@
 //! `warpgroup_triangles` and `warpgroup_features`: operands as the tensor cores read them.
 use super::*;
 use crate::data::QUAD;
-use crate::estep::products_mma::split_feature;
-use crate::estep::products_wgmma::{element, quad_or_zeros, store_quad, store_row};
+use crate::estep::products_mma::kernel::split_feature;
+use crate::estep::products_wgmma::kernel::{element, quad_or_zeros, store_quad, store_row};
 
 /// Elements (two numbers each) of a row of a matrix.
 const ROW: usize = 4;
@@ -32,17 +32,15 @@ kernel! {
                 counted!(for n in 0..2 {
                     if component < shape.k as usize && row < d && first + 2 * p + n <= row {
                         // SAFETY: a number of the component's triangle.
-                        v[n] = unsafe { load(from.add(2 * p + n)) };
+                        v[n] = load(from.add(2 * p + n));
                     }
                 });
                 [high[p], low[p]] = split_halves(v[0], v[1]);
             });
             let to = args.triangles.wrapping_add((2 * unit * of_part + i % of_part) * ROW);
-            // SAFETY: the caller guarantees it; only this thread writes the places.
-            unsafe {
-                store_row(to, high);
-                store_row(to.wrapping_add(of_part * ROW), low);
-            }
+            // SAFETY: only this thread writes the places.
+            store_row(to, high);
+            store_row(to.wrapping_add(of_part * ROW), low);
         });
     }
 }
@@ -65,7 +63,7 @@ kernel! {
                     let feature = 8 * octet as usize + 2 * f + p;
                     if feature < shape.d as usize {
                         // SAFETY: the feature exists.
-                        features[p] = split_feature(unsafe { quad_or_zeros(columns, quad, feature, policy) });
+                        features[p] = split_feature(quad_or_zeros(columns, quad, feature, policy));
                     }
                 });
                 counted!(for s in 0..QUAD {
@@ -78,8 +76,8 @@ kernel! {
             let bytes = 2 * stage * shape.stage_part() + of_stage * shape.pitch() + octet as usize * MATRIX;
             let odd = i % 2;
             let to = args.features.wrapping_add(bytes / size_of::<u32>() + ROW * odd as usize);
-            // SAFETY: the caller guarantees it; only this thread writes the places.
-            unsafe { store_quad(to, shape.stage_part(), high, low, odd) };
+            // SAFETY: only this thread writes the places.
+            store_quad(to, shape.stage_part(), high, low, odd);
         });
     }
 }

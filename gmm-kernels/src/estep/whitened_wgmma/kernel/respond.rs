@@ -78,26 +78,18 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         let (exponents, arrived) = (&self.args.exponents, self.exponents_arrived());
         let of_stage = self.rows * STAGE;
         let bytes = |numbers: usize| (numbers * size_of::<f32>()) as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            arrived.expect(bytes(STAGES * of_stage + 2 * TILE));
-            counted!(for stage in 0..STAGES {
-                let from = exponents
-                    .q
-                    .cast_const()
-                    .wrapping_add(((tile * STAGES + stage) * self.shape.rows() + self.first) * STAGE);
-                self.exponents.offset(stage * of_stage).cast::<Halves>().copy_bulk(
-                    from.cast(),
-                    bytes(of_stage),
-                    arrived,
-                );
-            });
-            counted!(for kind in 0..2 {
-                let from =
-                    exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
-                self.normalisers().offset(kind * TILE).cast::<Halves>().copy_bulk(from.cast(), bytes(TILE), arrived);
-            });
-        }
+        arrived.expect(bytes(STAGES * of_stage + 2 * TILE));
+        counted!(for stage in 0..STAGES {
+            let from = exponents
+                .q
+                .cast_const()
+                .wrapping_add(((tile * STAGES + stage) * self.shape.rows() + self.first) * STAGE);
+            self.exponents.offset(stage * of_stage).cast::<Halves>().copy_bulk(from.cast(), bytes(of_stage), arrived);
+        });
+        counted!(for kind in 0..2 {
+            let from = exponents.normalisers.cast_const().wrapping_add(kind * exponents.stride as usize + tile * TILE);
+            self.normalisers().offset(kind * TILE).cast::<Halves>().copy_bulk(from.cast(), bytes(TILE), arrived);
+        });
     }
 
     /// Maxima and factors of a tile.
@@ -113,11 +105,8 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         const LEN: usize = 2 * TILE / 8 * MATRIX / size_of::<u32>();
         let (len, arrived) = (OCTETS * LEN, self.features_arrived());
         let bytes = (len * size_of::<u32>()) as u32;
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            arrived.expect(bytes);
-            self.features.copy_bulk(self.args.features.wrapping_add(tile * len), bytes, arrived);
-        }
+        arrived.expect(bytes);
+        self.features.copy_bulk(self.args.features.wrapping_add(tile * len), bytes, arrived);
     }
 
     /// Computes the responsibilities of a tile, and counts them.
@@ -129,7 +118,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
         let (stage, of_stage) = (2 * pair / STAGE, 2 * pair % STAGE);
         // SAFETY: both are there.
         let (top, factor): ([f32; 2], [f32; 2]) =
-            unsafe { (self.normalisers().get_some(2 * pair), self.normalisers().get_some(TILE + 2 * pair)) };
+            (self.normalisers().get_some(2 * pair), self.normalisers().get_some(TILE + 2 * pair));
         // The order of the pairs of sixteen samples: 0, 4, 1, 5, 2, 6, 3, 7.
         let place = pair % 16 / 8 * 8 + pair % 4 * 2 + pair / 4 % 2;
         counted!(for i in 0..OWN {
@@ -139,25 +128,23 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
             if local < self.rows {
                 let at = (tile * (TILE / STAGE) + stage) * shape.rows() + component;
                 // SAFETY: exponents and weights of all rows; only this thread accesses the place.
-                unsafe {
-                    let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
-                    let weight = load(args.weights.add(component));
-                    let mut r = [0.0f32; 2];
-                    counted!(for p in 0..2 {
-                        // Behind K exponents may be anything (the minimum ignores NaN), and weights are zero.
-                        let power = exp2(min(q[p] - top[p], 1.0));
-                        r[p] = RESPONSIBILITY_SCALE * weight * (power * factor[p]);
-                    });
-                    halves = round_halves(r[0], r[1]);
-                    let rounded = widen_halves(halves);
-                    counts[i][0] += r[0] + r[1];
-                    counts[i][1] += rounded[0] + rounded[1];
-                    store(args.responsibilities.wrapping_add(at * (STAGE / 2) + place), halves);
-                }
+                let q: [f32; 2] = self.exponents.get_some((stage * self.rows + local) * STAGE + of_stage);
+                let weight = load(args.weights.add(component));
+                let mut r = [0.0f32; 2];
+                counted!(for p in 0..2 {
+                    // Behind K exponents may be anything (the minimum ignores NaN), and weights are zero.
+                    let power = exp2(min(q[p] - top[p], 1.0));
+                    r[p] = RESPONSIBILITY_SCALE * weight * (power * factor[p]);
+                });
+                halves = round_halves(r[0], r[1]);
+                let rounded = widen_halves(halves);
+                counts[i][0] += r[0] + r[1];
+                counts[i][1] += rounded[0] + rounded[1];
+                store(args.responsibilities.wrapping_add(at * (STAGE / 2) + place), halves);
             }
             if local < shape.respond_group_rows() {
                 // SAFETY: only this thread accesses the place.
-                unsafe { self.responsibilities.set(local * RESPOND_PITCH + pair, halves) };
+                self.responsibilities.set(local * RESPOND_PITCH + pair, halves);
             }
         });
     }
@@ -185,17 +172,13 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
             counted!(for i in 0..TASKS {
                 if let Some((component, feature)) = self.task(i) {
                     counted!(for sixteen in 0..STAGE / 16 {
-                        // SAFETY: the caller guarantees it.
-                        unsafe {
-                            let r = responsibilities.matrices(component * RESPOND_PITCH + 8 * (2 * stage + sixteen));
-                            let x = features.matrices_transposed(
-                                stage * 2 * of_part + (sixteen * 2 * OCTETS + feature / 8) * PITCH,
-                            );
-                            let added = mma(mma([0.0; 4], r, [x[2], x[3]]), r, [x[0], x[1]]);
-                            counted!(for n in 0..4 {
-                                sums[i][n] += added[n];
-                            });
-                        }
+                        let r = responsibilities.matrices(component * RESPOND_PITCH + 8 * (2 * stage + sixteen));
+                        let x = features
+                            .matrices_transposed(stage * 2 * of_part + (sixteen * 2 * OCTETS + feature / 8) * PITCH);
+                        let added = mma(mma([0.0; 4], r, [x[2], x[3]]), r, [x[0], x[1]]);
+                        counted!(for n in 0..4 {
+                            sums[i][n] += added[n];
+                        });
                     });
                 }
             });
@@ -214,14 +197,11 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                     let component = self.first + component + lane / 4 + 8 * (n / 2);
                     let feature = feature + 2 * (lane % 4) + n % 2;
                     if component < shape.rows() {
-                        // SAFETY: the caller guarantees it.
-                        unsafe {
-                            store_sum(
-                                to.wrapping_add(component * shape.width() + feature),
-                                f64::from(sums.features[i][n]),
-                                add,
-                            )
-                        };
+                        store_sum(
+                            to.wrapping_add(component * shape.width() + feature),
+                            f64::from(sums.features[i][n]),
+                            add,
+                        );
                     }
                 });
             }
@@ -234,8 +214,7 @@ impl<'a, const OCTETS: usize> RespondBlock<'a, OCTETS> {
                 let sum = sum_over(sums.counts[i][kind], WARP - 1);
                 if lane == 0 && component < shape.rows() {
                     let place = shape.rows() * (shape.width() + 2 * kind + half) + component;
-                    // SAFETY: the caller guarantees it.
-                    unsafe { store_sum(to.wrapping_add(place), f64::from(sum), add) };
+                    store_sum(to.wrapping_add(place), f64::from(sum), add);
                 }
             });
         });
@@ -257,14 +236,12 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     let mut tile = block_idx_y() as usize;
     if thread_idx() == 0 {
         // SAFETY: no thread uses them yet; the memory is free.
-        unsafe {
-            block.exponents_arrived().init(1);
-            block.features_arrived().init(1);
-            mbarriers_ready();
-            if tile < tiles {
-                block.fetch_exponents(tile);
-                block.fetch_features(tile);
-            }
+        block.exponents_arrived().init(1);
+        block.features_arrived().init(1);
+        mbarriers_ready();
+        if tile < tiles {
+            block.fetch_exponents(tile);
+            block.fetch_features(tile);
         }
     }
     barrier!();
@@ -275,25 +252,21 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
     while tile < tiles {
         let next = tile + args.slices as usize;
         // SAFETY: the exponents have arrived at the barrier; no thread reads the previous responsibilities.
-        unsafe {
-            block.exponents_arrived().wait(phase);
-            block.respond(tile, &mut sums.counts);
-        }
+        block.exponents_arrived().wait(phase);
+        block.respond(tile, &mut sums.counts);
         barrier!();
         // Copied while this tile is multiplied.
         if starts_copies() && next < tiles {
             // SAFETY: all threads have read the exponents.
-            unsafe { block.fetch_exponents(next) };
+            block.fetch_exponents(next);
         }
         // SAFETY: the barrier made the responsibilities visible; the next one says that the features have arrived.
-        unsafe {
-            block.features_arrived().wait(phase);
-            block.multiply(&mut sums.features);
-        }
+        block.features_arrived().wait(phase);
+        block.multiply(&mut sums.features);
         barrier!();
         if starts_copies() && next < tiles {
             // SAFETY: all threads have read the features.
-            unsafe { block.fetch_features(next) };
+            block.fetch_features(next);
         }
         tile = next;
         phase ^= 1;
@@ -301,7 +274,7 @@ unsafe fn body<const OCTETS: usize, const TASKS: usize>(args: &RespondArgs) {
         if since_move == FLUSH_TILES || tile >= tiles {
             since_move = 0;
             // SAFETY: a place for each sum.
-            unsafe { block.move_sums(&mut sums, to, add) };
+            block.move_sums(&mut sums, to, add);
             add = true;
         }
     }

@@ -27,16 +27,14 @@ unsafe fn copy(args: &OuterArgs, number: u32) {
     let all = (block_idx_y() + number * args.slices) as usize;
     let features = 2 * shape.stage_part() / size_of::<u32>();
     // SAFETY: the place was read, or is empty; the arrays have the stage.
-    unsafe {
-        let place = STAGES.claim(number, shape.stage());
-        let (to, full) = (stage(shape, place), STAGES.full(place));
-        if thread().is_multiple_of(WARP) {
-            to.copy_bulk(args.features.wrapping_add(all * features), 2 * shape.stage_part() as u32, full);
-        } else if thread() % WARP == 1 {
-            let first = block_idx() as usize * shape.block_rows();
-            let from = args.responsibilities.wrapping_add((all * shape.rows() + first) * (STAGE / 2));
-            to.offset(features).copy_bulk(from, (shape.block_rows() * STAGE * 2) as u32, full);
-        }
+    let place = STAGES.claim(number, shape.stage());
+    let (to, full) = (stage(shape, place), STAGES.full(place));
+    if thread().is_multiple_of(WARP) {
+        to.copy_bulk(args.features.wrapping_add(all * features), 2 * shape.stage_part() as u32, full);
+    } else if thread() % WARP == 1 {
+        let first = block_idx() as usize * shape.block_rows();
+        let from = args.responsibilities.wrapping_add((all * shape.rows() + first) * (STAGE / 2));
+        to.offset(features).copy_bulk(from, (shape.block_rows() * STAGE * 2) as u32, full);
     }
 }
 
@@ -66,13 +64,10 @@ unsafe fn add_stage<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A
                 let (pair, band) = (call * (OCTETS_OF_FEATURES / BANDS) + eight / BANDS, eight % BANDS);
                 if pair == 0 {
                     let from = of_sixteen.offset((of_lane + band * (BAND / 8) * MATRIX) / size_of::<u32>());
-                    // SAFETY: the caller guarantees it.
-                    x[band] = unsafe {
-                        [from.matrices_transposed(0), from.matrices_transposed(shape.stage_part() / size_of::<u32>())]
-                    };
+                    x[band] =
+                        [from.matrices_transposed(0), from.matrices_transposed(shape.stage_part() / size_of::<u32>())];
                 }
-                // SAFETY: the caller guarantees it.
-                let r: [f32; 2] = unsafe { responsibilities.get_some(pair * 2 * (STAGE / 2) + 8 * sixteen) };
+                let r: [f32; 2] = responsibilities.get_some(pair * 2 * (STAGE / 2) + 8 * sixteen);
                 counted!(for i in 0..4 {
                     let r = r[i / 2].to_bits();
                     let [high, low] = x[band];
@@ -113,17 +108,9 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
         while number < until {
             not_unrolled();
             // SAFETY: the barrier says that the stage has arrived.
-            unsafe {
-                let place = STAGES.arrived(number);
-                add_stage::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(
-                    shape,
-                    stage(shape, place),
-                    &mut sums,
-                    since,
-                    &multiply,
-                );
-                STAGES.release(place);
-            }
+            let place = STAGES.arrived(number);
+            add_stage::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(shape, stage(shape, place), &mut sums, since, &multiply);
+            STAGES.release(place);
             number += 1;
             since += 1;
         }
@@ -132,10 +119,8 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
             counted!(for i in 0..A {
                 let place = (call * A + i) * NEXT;
                 // SAFETY: this thread's places, which it has written before it reads them.
-                unsafe {
-                    let before = if flushed { kept.get(place) } else { 0.0 };
-                    kept.set(place, before + sums[call][i]);
-                }
+                let before = if flushed { kept.get(place) } else { 0.0 };
+                kept.set(place, before + sums[call][i]);
             });
         });
         flushed = true;
@@ -151,11 +136,9 @@ unsafe fn work<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
     let kept = kept();
     counted!(for i in 0..opaque(all as u32) as usize {
         not_unrolled();
-        // SAFETY: as above; no other thread has the place in memory.
-        unsafe {
-            let sum = if flushed { kept.get(i * NEXT) } else { 0.0 };
-            store_sum(to.wrapping_add(i * WARPGROUP as usize), f64::from(sum), args.add != 0);
-        }
+        // SAFETY: no other thread has the place in memory.
+        let sum = if flushed { kept.get(i * NEXT) } else { 0.0 };
+        store_sum(to.wrapping_add(i * WARPGROUP as usize), f64::from(sum), args.add != 0);
     });
 }
 
@@ -166,23 +149,21 @@ unsafe fn body<const BANDS: usize, const OCTETS_OF_FEATURES: usize, const A: usi
 ) {
     if thread_idx() == 0 {
         // SAFETY: no thread uses them yet.
-        unsafe { STAGES.init() };
+        STAGES.init();
         mbarriers_ready();
     }
     barrier!();
     // SAFETY: the barriers are ready.
-    unsafe {
-        if thread_idx() < MULTIPLYING {
-            more_registers::<{ REGISTERS_OF_KINDS.0 }>();
-            work::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(args, multiply);
-        } else {
-            fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
-            let count = count(args);
-            let mut number = 0;
-            while thread_idx() < MULTIPLYING + WARP && number < count {
-                copy(args, number);
-                number += 1;
-            }
+    if thread_idx() < MULTIPLYING {
+        more_registers::<{ REGISTERS_OF_KINDS.0 }>();
+        work::<BANDS, OCTETS_OF_FEATURES, A, CALLS>(args, multiply);
+    } else {
+        fewer_registers::<{ REGISTERS_OF_KINDS.1 }>();
+        let count = count(args);
+        let mut number = 0;
+        while thread_idx() < MULTIPLYING + WARP && number < count {
+            copy(args, number);
+            number += 1;
         }
     }
 }
@@ -192,10 +173,8 @@ macro_rules! instances {
         kernel! {
             #[doc = concat!("Sums over products of two features, of at most ", $width, " of them.")]
             pub unsafe fn $name(args: OuterArgs) {
-                // SAFETY: the caller guarantees it; the operands have arrived.
-                unsafe {
-                    body::<{ $width / BAND }, $eights, $sums, $calls>(&args, |sums, a, b, add| $multiply(sums, a, b, add));
-                }
+                // SAFETY: the operands have arrived.
+                body::<{ $width / BAND }, $eights, $sums, $calls>(&args, |sums, a, b, add| $multiply(sums, a, b, add));
             }
         }
     )* };

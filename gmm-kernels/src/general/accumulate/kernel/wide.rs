@@ -28,7 +28,7 @@ impl<const OCTETS: usize> Features<'_, OCTETS> {
             let feature = self.feature + o * FEATURES;
             if feature < d && component < self.args.k as usize {
                 // SAFETY: a feature of the component.
-                centres[o] = unsafe { f64::load(self.args.centres.add(component * d + feature)) };
+                centres[o] = f64::load(self.args.centres.add(component * d + feature));
             }
         });
         centres
@@ -42,8 +42,8 @@ impl<const OCTETS: usize> Features<'_, OCTETS> {
         let mut x = [[0.0; PAIR]; OCTETS];
         counted!(for o in 0..OCTETS {
             let feature = smaller(self.feature + o * FEATURES, self.args.d as usize - 1);
-            // SAFETY: the caller guarantees it; pairs are aligned.
-            x[o] = unsafe { load_f64x2(self.args.x.add(feature * self.args.stride as usize + i)) };
+            // SAFETY: pairs are aligned.
+            x[o] = load_f64x2(self.args.x.add(feature * self.args.stride as usize + i));
         });
         x
     }
@@ -79,7 +79,7 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
         let component = (task / of_component) as usize * COMPONENTS;
         let (row, column) = if COMPONENTS > 1 { (0, 0) } else { place_in_triangle(task % of_component) };
         // SAFETY: the slice exists.
-        let slice = unsafe { Slice::of(args, at / tasks) };
+        let slice = Slice::of(args, at / tasks);
         let (row, column) = (row * OCTETS, column * OCTETS);
         let octet = |first: usize| Features::<OCTETS> { args, feature: first * FEATURES + lane / 4 };
         let (rows, columns) = (octet(row), octet(column));
@@ -87,7 +87,7 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
         let mut of_columns = [[0.0; OCTETS]; COMPONENTS];
         counted!(for c in 0..COMPONENTS {
             // SAFETY: the parameters are readable.
-            (of_rows[c], of_columns[c]) = unsafe { (rows.centres(component + c), columns.centres(component + c)) };
+            (of_rows[c], of_columns[c]) = (rows.centres(component + c), columns.centres(component + c));
         });
         let read = |first: u32| {
             let i = first as usize + lane % 4 * PAIR;
@@ -95,10 +95,9 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
             counted!(for c in 0..COMPONENTS {
                 let component = smaller(component + c, k - 1);
                 // SAFETY: samples of the slice, or padding behind the last; pairs are aligned.
-                r[c] = unsafe { load_f64x2(args.r.add(component * args.r_stride as usize + i)) };
+                r[c] = load_f64x2(args.r.add(component * args.r_stride as usize + i));
             });
-            // SAFETY: as above.
-            unsafe { Step { r, rows: rows.load(i), columns: columns.load(i) } }
+            Step { r, rows: rows.load(i), columns: columns.load(i) }
         };
         let mut sums = [[[[0.0; 4]; OCTETS]; PAIRS]; COMPONENTS];
         let mut first_moments = [[0.0; OCTETS]; COMPONENTS];
@@ -140,7 +139,7 @@ pub unsafe fn triangles<const TALL: bool, const OCTETS: usize, const PAIRS: usiz
         written_out!(for c in 0..COMPONENTS {
             if component + c < k {
                 // SAFETY: the numbers of a lane's places, which no other has.
-                let store = |row: usize, column: usize, at: usize, sum: f64| unsafe {
+                let store = |row: usize, column: usize, at: usize, sum: f64| {
                     let unit = (component + c) * tiles + row * (row + 1) / 2 + column;
                     slice.store(args, unit * NUMBERS + at, sum);
                 };

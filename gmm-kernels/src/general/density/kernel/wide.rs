@@ -51,8 +51,8 @@ impl Tile<'_> {
     unsafe fn samples(self, j: usize) -> [f64; QUAD] {
         let column = smaller(j + self.lane % 4, self.args.d as usize - 1);
         let at = column * self.args.stride as usize + self.first + sample(0, self.lane / 4);
-        // SAFETY: the caller guarantees it; pairs are aligned.
-        unsafe { f64::load_apart(self.args.x.wrapping_add(at), SAMPLES / 2) }
+        // SAFETY: pairs are aligned.
+        f64::load_apart(self.args.x.wrapping_add(at), SAMPLES / 2)
     }
 
     /// The lane's element of a component's first step.
@@ -72,7 +72,7 @@ impl Tile<'_> {
         counted!(for half in 0..2 {
             if first + half * ROWS < d {
                 // SAFETY: the shifts are padded to whole panels.
-                b[half] = unsafe { f64::load(self.args.shifts.add(at + half * ROWS)) };
+                b[half] = f64::load(self.args.shifts.add(at + half * ROWS));
             }
         });
         [[b[0], b[0], b[1], b[1]]; QUAD]
@@ -87,7 +87,7 @@ impl Tile<'_> {
         let (column, s) = (self.lane % 4 * 2 + self.lane / 4 % 2, self.lane / 8);
         let at = component * self.args.q_stride as usize + self.first + sample(s, column);
         // SAFETY: the samples or their padding have a place.
-        unsafe { store(self.args.q.add(at), f64::load(self.args.seeds.add(component)) - sum) };
+        store(self.args.q.add(at), f64::load(self.args.seeds.add(component)) - sum);
     }
 
     /// The squares of the lane's rows of A·x + b.
@@ -100,8 +100,7 @@ impl Tile<'_> {
         counted!(for first in (0..d).step_by(PAIRS * TALL_ROWS) {
             let mut z = [[[0.0; 4]; QUAD]; PAIRS];
             counted!(for p in 0..PAIRS {
-                // SAFETY: the caller guarantees it.
-                z[p] = unsafe { self.shifts(component, first + p * TALL_ROWS) };
+                z[p] = self.shifts(component, first + p * TALL_ROWS);
             });
             let end = smaller(first + PAIRS * TALL_ROWS, d);
             let read = |j: usize| {
@@ -112,12 +111,11 @@ impl Tile<'_> {
                         let step = from.wrapping_add(panels(first, panel) + j * ROWS);
                         counted!(for h in 0..2 {
                             // SAFETY: an element of the panel, which is padded to whole steps.
-                            a[panel / 2][2 * h + panel % 2] = unsafe { f64::load(step.wrapping_add(4 * h * ROWS)) };
+                            a[panel / 2][2 * h + panel % 2] = f64::load(step.wrapping_add(4 * h * ROWS));
                         });
                     }
                 });
-                // SAFETY: the caller guarantees it.
-                (a, unsafe { [self.samples(j), self.samples(j + 4)] })
+                (a, [self.samples(j), self.samples(j + 4)])
             };
             let (mut a, mut xs) = read(0);
             counted!(for j in (0..end).step_by(STEP) {
@@ -146,13 +144,12 @@ impl Tile<'_> {
         let two = self.args.d as usize > ROWS;
         let mut xs = [[0.0; QUAD]; 4];
         counted!(for h in 0..4 {
-            // SAFETY: the caller guarantees it.
-            xs[h] = unsafe { self.samples(4 * h) };
+            xs[h] = self.samples(4 * h);
         });
         let read = |component: usize| {
             let from = self.matrix(component);
             // SAFETY: elements of the panels, which are padded to whole steps.
-            let load = |at: usize| unsafe { f64::load(from.wrapping_add(at)) };
+            let load = |at: usize| f64::load(from.wrapping_add(at));
             let (mut a, below) = ([[0.0; 4]; 2], panels(0, 1));
             counted!(for h in 0..2 {
                 a[0][2 * h] = load(4 * h * ROWS);
@@ -162,7 +159,7 @@ impl Tile<'_> {
                 }
             });
             // SAFETY: the component exists.
-            (a, unsafe { self.shifts(component, 0) })
+            (a, self.shifts(component, 0))
         };
         let (mut a, mut z) = read(first);
         counted!(for component in first..end {
@@ -177,8 +174,7 @@ impl Tile<'_> {
             }
             let mut squares = [0.0; 2 * QUAD];
             add_squares(&mut squares, z);
-            // SAFETY: the component exists.
-            unsafe { self.write(component, squares) };
+            self.write(component, squares);
             (a, z) = ahead;
         });
     }
@@ -207,14 +203,12 @@ pub unsafe fn triangles<const TALL: bool, const NARROW: bool>(args: &DensityArgs
             let (tile, component) = (Tile { args, first, lane }, component as usize);
             let end = component + components as usize;
             // SAFETY: the components exist, and the samples or their padding.
-            unsafe {
-                if NARROW {
-                    tile.narrow(component, end);
-                } else {
-                    counted!(for c in component..end {
-                        tile.write(c, tile.squares::<TALL>(c));
-                    });
-                }
+            if NARROW {
+                tile.narrow(component, end);
+            } else {
+                counted!(for c in component..end {
+                    tile.write(c, tile.squares::<TALL>(c));
+                });
             }
         });
     }

@@ -23,7 +23,7 @@ impl Numbers {
     #[inline(always)]
     pub(super) unsafe fn weight(self, c: usize) -> f64 {
         // SAFETY: the component exists.
-        if c < self.k { unsafe { load(self.from.add(c)) } } else { 0.0 }
+        if c < self.k { load(self.from.add(c)) } else { 0.0 }
     }
 }
 
@@ -46,7 +46,7 @@ impl Scaled {
         let component = if c < of.k { c } else { of.k - 1 };
         let at = of.k + component * of.d + j;
         // SAFETY: component and feature exist.
-        let (weight, mean, variance, [shift, scale, inverse]) = unsafe {
+        let (weight, mean, variance, [shift, scale, inverse]) = {
             let frame = |i: usize| load(args.mixtures.add(i * of.d + j));
             let [mean, variance] = [at, at + of.k * of.d].map(|at| load(of.from.add(at)));
             (of.weight(c), mean, variance, [frame(0), frame(1), frame(2)])

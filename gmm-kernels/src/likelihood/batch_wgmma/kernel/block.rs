@@ -51,8 +51,7 @@ impl<const S: usize> SetsBlock<S> {
     pub(super) unsafe fn reference(&self, octet: usize) -> Reference {
         let mut q = [[0.0; 4]; COMPONENTS / 2];
         counted!(for i in 0..COMPONENTS / 2 {
-            // SAFETY: the caller guarantees it.
-            q[i] = unsafe { self.exponents.get4((octet * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS)) };
+            q[i] = self.exponents.get4((octet * (COMPONENTS / 2) + i) * 4 * (SAMPLES / ROWS));
         });
         q
     }
@@ -61,8 +60,7 @@ impl<const S: usize> SetsBlock<S> {
     /// Safety: the parameters are in shared memory.
     #[inline(always)]
     pub(super) unsafe fn scale(&self, bundle: usize) -> f32 {
-        // SAFETY: the caller guarantees it.
-        unsafe { self.scales.get(bundle * self.pitch()) }
+        self.scales.get(bundle * self.pitch())
     }
 
     /// Adds wₖ·2^qₖ of a bundle's eight components, whose differences are `c` times `scale`.
@@ -83,8 +81,7 @@ impl<const S: usize> SetsBlock<S> {
             powers[i] = exp2(fma(c[i], scale, reference[i / 4][i % 4]));
         });
         counted!(for i in 0..COMPONENTS / 2 {
-            // SAFETY: the caller guarantees it.
-            let w = unsafe { weights.get_some::<2>(2 * i) };
+            let w = weights.get_some::<2>(2 * i);
             counted!(for p in 0..4 {
                 e[p / 2] = fma(w[p % 2], powers[4 * i + p], e[p / 2]);
             });
@@ -97,8 +94,7 @@ impl<const S: usize> SetsBlock<S> {
     unsafe fn far(&self, samples: &Samples<S>, bundle: usize) -> [LogSumExp; ROWS] {
         let lane = (thread_idx() % WARP) as usize;
         let mut likelihoods = [LogSumExp::new(); ROWS];
-        // SAFETY: the caller guarantees it.
-        let scale = unsafe { self.scale(bundle) };
+        let scale = self.scale(bundle);
         // Not unrolled, because rarely used.
         counted!(for pair in 0..opaque((self.octets * (COMPONENTS / 2)) as u32) as usize {
             not_unrolled();
@@ -111,12 +107,9 @@ impl<const S: usize> SetsBlock<S> {
                 let (s, kind) = if product < 2 * S { (product / 2, product % 2) } else { (product - 2 * S, 2) };
                 let a = if kind == 0 { samples.low[s] } else { samples.high[s] };
                 let b = coefficients.offset((4 * s + 2 * (kind % 2)) * WORDS);
-                // SAFETY: the caller guarantees it.
-                sums = unsafe { mma(sums, a, [b.get(0), b.get(WORDS)]) };
+                sums = mma(sums, a, [b.get(0), b.get(WORDS)]);
             });
-            // SAFETY: the caller guarantees it.
-            let (w, reference) =
-                unsafe { (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS))) };
+            let (w, reference) = (weights.get_some::<2>(2 * i), self.exponents.get4(pair * 4 * (SAMPLES / ROWS)));
             counted!(for p in 0..4 {
                 likelihoods[p / 2].add(w[p % 2], fma(sums[p], scale, reference[p]));
             });
@@ -141,8 +134,7 @@ impl<const S: usize> SetsBlock<S> {
             let mine = [is_far & 1 != 0 && exists[0], is_far & 2 != 0 && exists[1]];
             is_far >>= 2;
             if warp_any(mine[0] || mine[1]) {
-                // SAFETY: the caller guarantees it.
-                unsafe { self.multiply_far(samples, f as usize, mine, products, far) };
+                self.multiply_far(samples, f as usize, mine, products, far);
             }
             f += 1;
         }
@@ -162,11 +154,10 @@ impl<const S: usize> SetsBlock<S> {
     ) {
         let (warps, warp) = ((block_dim() / WARP) as usize, (thread_idx() / WARP) as usize);
         let lane = (thread_idx() % WARP) as usize;
-        // SAFETY: the caller guarantees it.
-        let scaled = unsafe { self.far(samples, bundle) };
+        let scaled = self.far(samples, bundle);
         let place = bundle * block_dim() as usize + thread_idx() as usize;
         // SAFETY: only this thread uses the place.
-        let mut product = unsafe { product_at(products, place) };
+        let mut product = product_at(products, place);
         let mut powers = 0.0;
         counted!(for r in 0..ROWS {
             if mine[r] {
@@ -174,13 +165,11 @@ impl<const S: usize> SetsBlock<S> {
                 product.multiply(scaled[r].sum);
             }
         });
-        // SAFETY: only this thread uses the place.
-        unsafe { keep_product(products, place, product) };
+        keep_product(products, place, product);
         let powers = sum_over(powers, ROWS_OF_TILE);
         if lane < SETS {
             let place = (bundle * warps + warp) * SETS + lane;
-            // SAFETY: only this thread uses the place.
-            unsafe { far.set(place, far.get(place) + powers) };
+            far.set(place, far.get(place) + powers);
         }
     }
 }

@@ -1,14 +1,13 @@
 //! A block's shared memory, from its start to the sums that the block leaves.
 use super::*;
-use crate::likelihood::batch_mma::sum_of_eight;
+use crate::likelihood::batch_mma::kernel::sum_of_eight;
 use crate::math::LogProduct;
 
 /// Reads the product at a place of shared memory: its mantissa, then its exponent's bits.
 /// Safety: [`keep_product`] has written it.
 #[inline(always)]
 pub(super) unsafe fn product_at(products: Shared<f32>, place: usize) -> LogProduct {
-    // SAFETY: the caller guarantees it.
-    let [mantissa, exponent] = unsafe { products.get_some::<2>(2 * place) };
+    let [mantissa, exponent] = products.get_some::<2>(2 * place);
     LogProduct::from_near(exponent.to_bits() as i32, mantissa)
 }
 
@@ -17,8 +16,7 @@ pub(super) unsafe fn product_at(products: Shared<f32>, place: usize) -> LogProdu
 #[inline(always)]
 pub(super) unsafe fn keep_product(products: Shared<f32>, place: usize, product: LogProduct) {
     let (exponent, mantissa) = product.near();
-    // SAFETY: the caller guarantees it.
-    unsafe { products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]) };
+    products.cast::<Halves>().set2(2 * place, [mantissa.to_bits(), exponent as u32]);
 }
 
 /// Splits the coefficients of a group's bundles into shared memory. For each tile of a step, a lane takes a row's two
@@ -48,7 +46,7 @@ pub(super) unsafe fn write_coefficients<const S: usize>(
                     let of_bundle = (first_bundle + bundle) * octets + octet;
                     let place = of_bundle * S * STEP_SIZE + s * STEP_SIZE + 128 * i + 4 * lane;
                     // SAFETY: the group's sets are within the array.
-                    v[u] = unsafe { load4(from.add(place), policy_keep()) };
+                    v[u] = load4(from.add(place), policy_keep());
                 }
             });
             counted!(for u in 0..AT_ONCE {
@@ -57,12 +55,10 @@ pub(super) unsafe fn write_coefficients<const S: usize>(
                 let to = coefficients.offset((octet * room * SETS * S + tile) * 4 * WORDS + lane);
                 if tile < room * SETS * S {
                     // SAFETY: the shared memory has room for a group.
-                    unsafe {
-                        to.set(0, a);
-                        to.set(WORDS, b);
-                        to.set(2 * WORDS, a_low);
-                        to.set(3 * WORDS, b_low);
-                    }
+                    to.set(0, a);
+                    to.set(WORDS, b);
+                    to.set(2 * WORDS, a_low);
+                    to.set(3 * WORDS, b_low);
                 }
             });
             tile += AT_ONCE * warps;
@@ -82,8 +78,7 @@ pub(super) unsafe fn write_weights(
     (first_bundle, bundles): (usize, usize),
 ) {
     counted!(for c in (thread_idx() as usize..room * size).step_by(block_dim() as usize) {
-        // SAFETY: the caller guarantees it.
-        unsafe { weights.set(c, if c < bundles * size { load(from.add(first_bundle * size + c)) } else { 0.0 }) };
+        weights.set(c, if c < bundles * size { load(from.add(first_bundle * size + c)) } else { 0.0 });
     });
 }
 
@@ -101,20 +96,18 @@ pub(super) unsafe fn fill<const S: usize>(
     let reference = Shared::<f32>::at(layout.reference);
     counted!(for c in (thread_idx() as usize..octets * COMPONENTS * reference_row(FEATURES * S)).step_by(threads) {
         // SAFETY: all components of the reference.
-        unsafe { reference.set(c, load(args.reference.add(c))) };
+        reference.set(c, load(args.reference.add(c)));
     });
     // SAFETY: the shared memory has room for a group.
-    unsafe {
-        write_coefficients::<S>(args.coefficients, Shared::at(layout.coefficients), octets, layout.room, bundles);
-        write_weights(args.weights, Shared::at(layout.weights), weights_size(octets), layout.room, bundles);
-    }
+    write_coefficients::<S>(args.coefficients, Shared::at(layout.coefficients), octets, layout.room, bundles);
+    write_weights(args.weights, Shared::at(layout.weights), weights_size(octets), layout.room, bundles);
     counted!(for c in (thread_idx() as usize..layout.room * threads).step_by(threads) {
         // SAFETY: a place for each thread and four sets.
-        unsafe { keep_product(Shared::at(layout.products), c, LogProduct::new()) };
+        keep_product(Shared::at(layout.products), c, LogProduct::new());
     });
     counted!(for c in (thread_idx() as usize..bundles.1 * (threads / WARP as usize) * SETS).step_by(threads) {
         // SAFETY: a place for each warp and set.
-        unsafe { Shared::<f64>::at(layout.far).set(c, 0.0) };
+        Shared::<f64>::at(layout.far).set(c, 0.0);
     });
 }
 
@@ -133,15 +126,15 @@ pub(super) unsafe fn write_totals(
         let mut sum = 0.0;
         counted!(for t in (lane..threads).step_by(WARP as usize) {
             // SAFETY: written before the barrier.
-            let (exponent, mantissa) = unsafe { product_at(products, f * threads + t) }.near();
-            // SAFETY: as above; of each warp's eight lanes with the same sets, one adds `far`.
-            let far = if lane < SETS { unsafe { far.get((f * warps + t / WARP as usize) * SETS + lane) } } else { 0.0 };
+            let (exponent, mantissa) = product_at(products, f * threads + t).near();
+            // SAFETY: of each warp's eight lanes with the same sets, one adds `far`.
+            let far = if lane < SETS { far.get((f * warps + t / WARP as usize) * SETS + lane) } else { 0.0 };
             sum += sum_of_eight((far + exponent as f64, mantissa));
         });
         if lane < SETS {
             let set = SETS * (first_bundle + f) + lane;
             // SAFETY: a place for each set and block.
-            unsafe { store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum) };
+            store(args.partials.add(set * grid_dim() as usize + block_idx() as usize), sum);
         }
     });
 }

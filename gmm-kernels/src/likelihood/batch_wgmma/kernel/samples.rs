@@ -39,7 +39,7 @@ pub(super) unsafe fn fetch<const S: usize>(columns: &Columns, d: usize, sample: 
             // Behind D the last feature is read again, and has coefficients of zero.
             let feature = if feature < d { feature } else { d - 1 };
             // SAFETY: the feature and the samples' quad exist.
-            x[s][h] = unsafe { load_f32x2(columns.x.wrapping_add(feature * columns.stride as usize + sample)) };
+            x[s][h] = load_f32x2(columns.x.wrapping_add(feature * columns.stride as usize + sample));
         });
     });
     x
@@ -79,8 +79,7 @@ pub(super) unsafe fn write_exponents<const S: usize>(
         let mine = reference.offset((first + 2 * (lane % 4)) * row);
         let mut q = [0.0f32; 4];
         counted!(for p in 0..4 {
-            // SAFETY: the caller guarantees it.
-            q[p] = if exists[p / 2] { unsafe { mine.get(p % 2 * row + 16 * S) } } else { NOWHERE };
+            q[p] = if exists[p / 2] { mine.get(p % 2 * row + 16 * S) } else { NOWHERE };
         });
         written_out!(for s in 0..S {
             counted!(for half_and_distance in 0..8 {
@@ -94,8 +93,7 @@ pub(super) unsafe fn write_exponents<const S: usize>(
                     r += 1;
                 }
                 counted!(for u in 0..2 {
-                    // SAFETY: the caller guarantees it.
-                    let [scale, shift] = unsafe { mine.get_some::<2>(u * row + 2 * place) };
+                    let [scale, shift] = mine.get_some::<2>(u * row + 2 * place);
                     counted!(for r in 0..ROWS {
                         let t = fma(scale, v[r], shift);
                         q[2 * r + u] = fma(-t, t, q[2 * r + u]);
@@ -103,7 +101,6 @@ pub(super) unsafe fn write_exponents<const S: usize>(
                 });
             });
         });
-        // SAFETY: the caller guarantees it.
-        unsafe { exponents.set4((first / 2 + lane % 4) * 4 * (SAMPLES / ROWS), q) };
+        exponents.set4((first / 2 + lane % 4) * 4 * (SAMPLES / ROWS), q);
     });
 }

@@ -16,19 +16,15 @@ impl Sums {
     #[inline(always)]
     unsafe fn get(self, quad: usize) -> [[f32; QUAD]; 2] {
         let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller guarantees it.
-        unsafe { [self.maxima.get4(at), self.maxima.get4(self.sums + at)] }
+        [self.maxima.get4(at), self.maxima.get4(self.sums + at)]
     }
 
     /// Safety: as for [`Self::get`].
     #[inline(always)]
     pub unsafe fn set(self, quad: usize, max: [f32; QUAD], sum: [f32; QUAD]) {
         let at = quad * (WARP_SAMPLES / 2);
-        // SAFETY: the caller guarantees it.
-        unsafe {
-            self.maxima.set4(at, max);
-            self.maxima.set4(self.sums + at, sum);
-        }
+        self.maxima.set4(at, max);
+        self.maxima.set4(self.sums + at, sum);
     }
 
     /// Adds R components with exponents `q`.
@@ -36,8 +32,7 @@ impl Sums {
     #[inline(always)]
     pub unsafe fn add<const R: usize>(self, q: &[[f32; SAMPLES]; R], weights: *const f32) {
         counted!(for quad in 0..SAMPLES / QUAD {
-            // SAFETY: the caller guarantees it.
-            let [mut max_, mut sum] = unsafe { self.get(quad) };
+            let [mut max_, mut sum] = self.get(quad);
             counted!(for p in 0..QUAD {
                 let mut top = max_[p];
                 counted!(for k in 0..R {
@@ -45,13 +40,11 @@ impl Sums {
                 });
                 sum[p] *= exp2(max_[p] - top);
                 counted!(for k in 0..R {
-                    // SAFETY: the caller guarantees it.
-                    sum[p] = fma(unsafe { load(weights.add(k)) }, exp2(q[k][quad * QUAD + p] - top), sum[p]);
+                    sum[p] = fma(load(weights.add(k)), exp2(q[k][quad * QUAD + p] - top), sum[p]);
                 });
                 max_[p] = top;
             });
-            // SAFETY: the caller guarantees it.
-            unsafe { self.set(quad, max_, sum) };
+            self.set(quad, max_, sum);
         });
     }
 }

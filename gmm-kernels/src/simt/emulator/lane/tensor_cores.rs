@@ -1,51 +1,28 @@
 //! The tensor cores, and float16 numbers.
-use super::super::{block, here};
-use super::Shared;
+use super::super::here;
+use super::{Shared, exchange, exchange_all};
 use half::f16;
 use std::array::from_fn;
 
 /// Two float16 numbers, the first in the lower half.
 pub type Halves = u32;
 
-/// Two numbers rounded to float16.
 pub fn round_halves(a: f32, b: f32) -> Halves {
     u32::from(f16::from_f32(a).to_bits()) | u32::from(f16::from_f32(b).to_bits()) << 16
 }
-/// Two float16 numbers as float32.
 pub fn widen_halves(h: Halves) -> [f32; 2] {
     [h as u16, (h >> 16) as u16].map(|bits| f16::from_bits(bits).to_f32())
 }
-/// Splits two numbers into float16: rounded, and the rounded remainder.
-pub fn split_halves(a: f32, b: f32) -> [Halves; 2] {
-    let high = round_halves(a, b);
-    let [x, y] = widen_halves(high);
-    [high, round_halves(a - x, b - y)]
-}
-/// Products of two pairs of float16 numbers, rounded.
 pub fn multiply_halves(a: Halves, b: Halves) -> Halves {
     fma_halves(a, b, 0)
 }
-/// a·b + c of pairs of float16 numbers, rounded once.
 pub fn fma_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     let [a, b, c] = [a, b, c].map(|h| widen_halves(h).map(f64::from));
     let bits = |i: usize| u32::from(f16::from_f64(a[i].mul_add(b[i], c[i])).to_bits());
     bits(0) | bits(1) << 16
 }
-/// a·b − c of pairs of float16 numbers, rounded once.
 pub fn fma_minus_halves(a: Halves, b: Halves, c: Halves) -> Halves {
     fma_halves(a, b, c ^ 0x8000_8000)
-}
-/// Exchanges W numbers of each lane of the warp.
-pub(super) fn exchange_all<const W: usize>(values: [u32; W]) -> [[u32; W]; 32] {
-    let (warp, lane) = (here().thread / 32, here().thread % 32);
-    let warp = &block().warps[warp as usize];
-    for (slot, value) in warp.wide[lane as usize].iter().zip(values) {
-        slot.set(value);
-    }
-    warp.meeting.wait(block().launch);
-    let all = from_fn(|lane| from_fn(|i| warp.wide[lane][i].get()));
-    warp.meeting.wait(block().launch);
-    all
 }
 /// c + A·B of a warp: A (16, 16), B (16, 8) in float16, c (16, 8) in float32. Rounded once, unlike on a device.
 pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
@@ -62,7 +39,6 @@ pub fn mma(c: [f32; 4], a: [Halves; 4], b: [Halves; 2]) -> [f32; 4] {
         (f64::from(c[i]) + products.sum::<f64>()) as f32
     })
 }
-/// c + A·B of a warp in float64: A (8, 4) by rows, B (4, 8) by columns, c (8, 8).
 pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
     let words = |v: f64| [v.to_bits() as u32, (v.to_bits() >> 32) as u32];
     let ([a0, a1], [b0, b1]) = (words(a), words(b));
@@ -75,50 +51,30 @@ pub fn mma64(c: [f64; 2], a: f64, b: f64) -> [f64; 2] {
         (0..4).fold(c[i], |sum, k| number(row * 4 + k, 0).mul_add(number(column * 4 + k, 2), sum))
     })
 }
-/// c + A·B of a warp in float64: A (16, 8) by rows, B (8, 8) by columns, c (16, 8).
 pub fn tall_mma64(c: [f64; 4], a: [f64; 4], b: [f64; 2]) -> [f64; 4] {
     let [c0, c1] = mma64(mma64([c[0], c[1]], a[0], b[0]), a[2], b[1]);
     let [c2, c3] = mma64(mma64([c[2], c[3]], a[1], b[0]), a[3], b[1]);
     [c0, c1, c2, c3]
 }
 impl Shared<Halves> {
-    /// Writes elements `i` and `i + 1`.
-    ///
-    /// # Safety
-    /// No other thread accesses them at the same time.
     pub unsafe fn set2(self, i: usize, v: [Halves; 2]) {
-        // SAFETY: inside and aligned; the caller excludes races.
-        unsafe { self.pointer::<[Halves; 2]>(i).write(v) }
+        self.pointer::<[Halves; 2]>(i).write(v)
     }
     /// Reads the four matrices whose rows the lanes name.
     unsafe fn rows(self, i: usize) -> [[[Halves; 4]; 8]; 4] {
-        let places = exchange_all([self.offset(i).bytes as u32]);
-        let row = |lane: usize| {
-            let place = Self::at(places[lane][0] as usize).pointer::<[Halves; 4]>(0);
-            // SAFETY: inside and aligned; the caller excludes races.
-            unsafe { place.read() }
-        };
+        let places = exchange(self.offset(i).bytes as u32);
+        let row = |lane: usize| Self::at(places[lane] as usize).get4(0);
         from_fn(|matrix| from_fn(|r| row(8 * matrix + r)))
     }
-    /// Reads four matrices of (8, 8) numbers: two neighbours of row `lane / 4` of each.
-    ///
-    /// # Safety
-    /// No other thread writes them at the same time.
     pub unsafe fn matrices(self, i: usize) -> [Halves; 4] {
         let lane = (here().thread % 32) as usize;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.rows(i) }.map(|rows| rows[lane / 4][lane % 4])
+        self.rows(i).map(|rows| rows[lane / 4][lane % 4])
     }
-    /// Reads four matrices of (8, 8) numbers: two neighbours of column `lane / 4` of each.
-    ///
-    /// # Safety
-    /// No other thread writes them at the same time.
     pub unsafe fn matrices_transposed(self, i: usize) -> [Halves; 4] {
         let lane = (here().thread % 32) as usize;
         let (column, row) = (lane / 4, 2 * (lane % 4));
         let number = |halves: Halves| halves >> (16 * (column % 2)) & 0xffff;
-        // SAFETY: the caller guarantees it.
-        unsafe { self.rows(i) }.map(|rows| number(rows[row][column / 2]) | number(rows[row + 1][column / 2]) << 16)
+        self.rows(i).map(|rows| number(rows[row][column / 2]) | number(rows[row + 1][column / 2]) << 16)
     }
 }
 
@@ -127,6 +83,7 @@ mod tests {
     use super::super::super::{Memory, launch};
     use super::*;
     use crate::simt::emulator::lane::{CachePolicy, Wide};
+    use crate::simt::split_halves;
     use std::vec;
 
     /// c + A·B by `mma` with both ways to read B, compared with plain loops.
@@ -142,19 +99,17 @@ mod tests {
             let lane = here().thread as usize;
             let (a, b) = (Shared::<Halves>::at(0), Shared::<Halves>::at(512));
             // SAFETY: A has 16 rows of 16 numbers, and B 16 rows of 16.
-            unsafe {
-                a.copy4(4 * lane, args.a.add(4 * lane), CachePolicy);
-                b.copy4(4 * lane, args.b.add(4 * lane), CachePolicy);
-                super::super::super::barrier();
-                // Eight halves are four elements; a row has eight elements.
-                let row = (lane % 8 + 8 * (lane / 8 % 2)) * 8 + 4 * (lane / 16);
-                let (a, b) = (a.matrices(row), b.matrices_transposed(row));
-                for (tile, b) in [[b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
-                    let c = mma([1.0; 4], a, b);
-                    for (i, c) in c.into_iter().enumerate() {
-                        let (row, column) = (lane / 4 + 8 * (i / 2), 8 * tile + 2 * (lane % 4) + i % 2);
-                        super::super::store(args.c.add(16 * row + column), c);
-                    }
+            a.copy4(4 * lane, args.a.add(4 * lane), CachePolicy);
+            b.copy4(4 * lane, args.b.add(4 * lane), CachePolicy);
+            super::super::super::barrier();
+            // Eight halves are four elements; a row has eight elements.
+            let row = (lane % 8 + 8 * (lane / 8 % 2)) * 8 + 4 * (lane / 16);
+            let (a, b) = (a.matrices(row), b.matrices_transposed(row));
+            for (tile, b) in [[b[0], b[1]], [b[2], b[3]]].into_iter().enumerate() {
+                let c = mma([1.0; 4], a, b);
+                for (i, c) in c.into_iter().enumerate() {
+                    let (row, column) = (lane / 4 + 8 * (i / 2), 8 * tile + 2 * (lane % 4) + i % 2);
+                    super::super::store(args.c.add(16 * row + column), c);
                 }
             }
         }

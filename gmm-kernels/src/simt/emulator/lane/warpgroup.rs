@@ -1,8 +1,6 @@
 //! Products of a warpgroup, and bulk copies.
 use super::super::here;
-use super::tensor_cores::{Halves, exchange_all};
-use super::{Shared, checked, pause, warp_sync};
-use crate::simt::emulator::memory::Access;
+use super::{CachePolicy, Halves, Shared, exchange_all, pause, warp_sync, widen_halves};
 use half::f16;
 use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +16,6 @@ pub struct Mbarrier {
 const NONE: u64 = 1 << 23;
 
 impl Mbarrier {
-    /// The barrier `bytes` behind the start of the shared memory.
     pub fn at(bytes: usize) -> Self {
         Self { bytes }
     }
@@ -27,10 +24,6 @@ impl Mbarrier {
         // SAFETY: inside the shared memory and aligned; barriers are accessed only here.
         unsafe { AtomicU64::from_ptr(place) }
     }
-    /// Initialises it for `threads` threads in each phase.
-    ///
-    /// # Safety
-    /// As on the device.
     pub unsafe fn init(self, threads: u32) {
         let threads = u64::from(threads);
         self.word().store(threads << 40 | threads << 24 | NONE, Ordering::Release);
@@ -48,24 +41,12 @@ impl Mbarrier {
         let changed = self.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
         assert!(changed.is_ok(), "more arrives at a barrier than it waits for");
     }
-    /// Arrives, and makes the phase wait for `bytes`.
-    ///
-    /// # Safety
-    /// As on the device.
     pub unsafe fn expect(self, bytes: u32) {
         self.change(1, bytes.into(), 0);
     }
-    /// Arrives.
-    ///
-    /// # Safety
-    /// As on the device.
     pub unsafe fn arrive(self) {
         self.change(1, 0, 0);
     }
-    /// Waits for the end of a phase, given modulo 2.
-    ///
-    /// # Safety
-    /// As on the device.
     pub unsafe fn wait(self, phase: u32) {
         while self.word().load(Ordering::Acquire) >> 56 == u64::from(phase) {
             pause();
@@ -73,24 +54,12 @@ impl Mbarrier {
     }
 }
 
-/// Does nothing.
 pub fn mbarriers_ready() {}
 
 impl Shared<Halves> {
-    /// Copies `bytes` of global memory to this place; they arrive at the barrier.
-    ///
-    /// # Safety
-    /// As on the device.
     pub unsafe fn copy_bulk(self, from: *const Halves, bytes: u32, barrier: Mbarrier) {
-        #[derive(Clone, Copy)]
-        #[repr(C, align(16))]
-        struct Sixteen([u32; 4]);
         for i in 0..bytes as usize / 16 {
-            // SAFETY: both places are checked; the caller excludes races.
-            unsafe {
-                let value = checked(from.cast::<Sixteen>().wrapping_add(i), Access::Read).read();
-                self.pointer::<[u32; 4]>(4 * i).write(value.0);
-            }
+            self.copy4(4 * i, from.wrapping_add(4 * i), CachePolicy);
         }
         barrier.change(0, 0, bytes.into());
     }
@@ -105,11 +74,9 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// As on the device.
     pub fn new(place: Shared<Halves>, across: usize, along: usize) -> Self {
         Self { place, across, along }
     }
-    /// The operand `bytes` further on.
     pub fn offset(self, bytes: usize) -> Self {
         Self { place: self.place.offset(bytes / size_of::<Halves>()), ..self }
     }
@@ -123,28 +90,31 @@ impl Operand {
     }
 }
 
+/// A warp's (16, 16) numbers of a first operand, in its lanes' registers.
+pub(super) struct Registers([[Halves; 4]; 32]);
+
+impl Registers {
+    /// All lanes of the warp call it.
+    pub(super) fn of(a: [Halves; 4]) -> Self {
+        Self(exchange_all(a))
+    }
+    pub(super) fn number(&self, row: usize, k: usize) -> f64 {
+        let register = self.0[row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2];
+        widen_halves(register)[k % 2].into()
+    }
+}
+
 /// The row and column of number `i` of this thread's part of a result.
 pub(super) fn place(i: usize) -> (usize, usize) {
     let (warp, lane) = (here().thread as usize / 32 % 4, here().thread as usize % 32);
     (16 * warp + lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2)
 }
 
-/// Does nothing.
-///
-/// # Safety
-/// As on the device.
 pub unsafe fn more_registers<const N: u32>() {}
 
-/// Does nothing.
-///
-/// # Safety
-/// As on the device.
 pub unsafe fn fewer_registers<const N: u32>() {}
 
 /// As on the device, rounded once.
-///
-/// # Safety
-/// As on the device.
 pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]: [Operand; 2]) -> [f32; 64] {
     let sums = from_fn(|i| {
         let (row, column) = place(i);
@@ -161,43 +131,31 @@ pub unsafe fn warpgroup_multiply([a_high, a_low]: [Operand; 2], [b_high, b_low]:
 }
 
 /// As on the device, rounded once.
-///
-/// # Safety
-/// As on the device.
 pub unsafe fn warpgroup_add(c: &mut [f32; 128], a: [[Halves; 4]; 2], b: [Operand; 4], add: u32) {
-    let lanes = a.map(exchange_all);
-    let half = |register: Halves, k: usize| f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64();
+    let a = a.map(Registers::of);
     for (i, c) in c.iter_mut().enumerate() {
         let (row, column) = place(i);
         let before = if add == 0 { 0.0 } else { f64::from(*c) };
         let products = (0..4).flat_map(|o| (0..16).map(move |k| (o, k)));
-        let products = products.map(|(o, k)| {
-            let register = lanes[o % 2][row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2];
-            half(register, k) * b[o].number(column, k, false)
-        });
+        let products = products.map(|(o, k)| a[o % 2].number(row, k) * b[o].number(column, k, false));
         *c = (before + products.sum::<f64>()) as f32;
     }
     warp_sync();
 }
 
-/// Does nothing.
 pub fn operands_ready() {}
 
 /// As on the device, rounded once, and finished at once.
-///
-/// # Safety
-/// As on the device.
 pub unsafe fn warpgroup_start<const S: usize>(
     high: &[[Halves; 4]; S],
     low: &[[Halves; 4]; S],
     b: Operand,
 ) -> [f32; 16] {
-    let [high, low] = [high, low].map(|a| a.map(exchange_all));
-    let half = |register: Halves, k: usize| f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64();
+    let [high, low] = [high, low].map(|a| a.map(Registers::of));
     let sums = from_fn(|i| {
         let (row, column) = place(i);
         let products = (0..S).flat_map(|s| (0..16).map(move |k| (s, k))).map(|(s, k)| {
-            let [a, a_low] = [&high, &low].map(|a| half(a[s][row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2], k));
+            let [a, a_low] = [&high, &low].map(|a| a[s].number(row, k));
             let [b, b_low] = [0, 256].map(|part| b.offset(512 * s + part).number(column, k, true));
             a_low * b + a * b_low + a * b
         });

@@ -1,22 +1,10 @@
-use super::tensor_cores::{Halves, exchange_all};
-use super::warp_sync;
-use super::warpgroup::{Operand, place};
-use half::f16;
+//! Products of a warpgroup with the first operand in registers.
+use super::warpgroup::{Operand, Registers, place};
+use super::{Halves, warp_sync};
 
-/// A warp's (16, 16) numbers of a first operand, in its lanes' registers.
-struct Registers([[Halves; 4]; 32]);
-
-impl Registers {
-    /// The high and the low part of an operand. All lanes of the warp call it.
-    fn both(a: [Halves; 8]) -> [Self; 2] {
-        let [a, b, c, d, e, f, g, h] = a;
-        [Self(exchange_all([a, b, c, d])), Self(exchange_all([e, f, g, h]))]
-    }
-
-    fn number(&self, row: usize, k: usize) -> f64 {
-        let register = self.0[row % 8 * 4 + k % 8 / 2][row / 8 % 2 + k / 8 * 2];
-        f16::from_bits((register >> (16 * (k % 2))) as u16).to_f64()
-    }
+/// The high and the low part of an operand. All lanes of the warp call it.
+fn both([a, b, c, d, e, f, g, h]: [Halves; 8]) -> [Registers; 2] {
+    [Registers::of([a, b, c, d]), Registers::of([e, f, g, h])]
 }
 
 /// Σ over sixteen numbers of a row of A and a column of B, without the product of both low parts.
@@ -41,7 +29,7 @@ fn triangles<const S: usize, const N: usize>(
     a: &[[Halves; 8]; S],
     b: [Operand; 2],
 ) -> [f32; N] {
-    let a = a.map(Registers::both);
+    let a = a.map(both);
     let sums = std::array::from_fn(|i| {
         let (row, column) = place(i);
         let (band, of_band) = (first + column / 64, column % 64);
@@ -61,7 +49,7 @@ fn bands<const E: usize, const N: usize>(
     b: [Operand; 2],
     add: u32,
 ) {
-    let a = a.map(Registers::both);
+    let a = a.map(both);
     let mut first = 0;
     for (e, a) in a.iter().enumerate() {
         let count = 16 * (e % bands + 1);
@@ -78,9 +66,6 @@ fn bands<const E: usize, const N: usize>(
 macro_rules! triangles {
     ($($name:ident $first:literal $more:literal $sums:literal;)*) => { $(
         /// As on the device, rounded once.
-        ///
-        /// # Safety
-        /// As on the device.
         pub unsafe fn $name<const S: usize>(a: &[[Halves; 8]; S], b: [Operand; 2]) -> [f32; $sums] {
             triangles($first, $more, a, b)
         }
@@ -96,9 +81,6 @@ triangles! {
 macro_rules! bands {
     ($($name:ident $of_pair:literal $eights:literal $sums:literal;)*) => { $(
         /// As on the device, rounded once.
-        ///
-        /// # Safety
-        /// As on the device.
         pub unsafe fn $name(c: &mut [f32; $sums], a: &[[Halves; 8]; $eights], b: [Operand; 2], add: u32) {
             bands($of_pair, c, a, b, add);
         }

@@ -49,7 +49,7 @@ pub(crate) fn cancellation(mixture: &Mixture, frame: &Frame) -> f64 {
 fn squares(mixture: &Mixture, frame: &Frame) -> Vec<f64> {
     let (weights, means, d) = (row_major(mixture.weights()), row_major(mixture.means()), mixture.n_features());
     if let Covariances::Diag(v) = mixture.covariances() {
-        let at_once = at_once(d);
+        let at_once = at_once(d / 4);
         let variances = row_major(v.view());
         let rows = means.par_chunks(d * at_once).zip(variances.par_chunks(d * at_once));
         let rows = rows.zip(weights.par_chunks(at_once));

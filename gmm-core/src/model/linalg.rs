@@ -185,14 +185,15 @@ pub fn at_once(numbers: usize) -> usize {
 }
 
 /// Returns how many of K matrices (D, D) a thread takes at once, if each costs as much as `numbers` numbers besides its
-/// rows: all, if the work takes less than waking other threads. (EM on an H100's host of 16 cores, where a phase costs
-/// some 40 microseconds and an iteration has several: with K = 64, D = 13 all threads are slower, with K = 128 faster.)
+/// rows: all, if the work takes less than waking other threads. (EM on an H200's host of 16 cores, where waking one takes
+/// some 40 microseconds: with K = 128, D = 13 all threads are slower, with K = 64, D = 28 faster.)
 pub fn matrices_at_once(k: usize, d: usize, numbers: usize) -> usize {
-    if k.saturating_mul(numbers + 8 * d) <= 3 << 13 { k.max(1) } else { 1 }
+    if k.saturating_mul(numbers + 8 * d) <= 9 << 12 { k.max(1) } else { 1 }
 }
 
-/// Returns the results of `f` for each row, in order: on several threads, if each gets at least `at_once` rows, or else
-/// on this one. (rayon alone moves even undivided work to its own threads, at some ten microseconds.)
+/// Returns the results of `f` for each row, in order: on several threads, if two get at least one large row each, or
+/// four `at_once` rows each, or else on this one. (rayon alone moves even undivided work to its own threads, at some ten
+/// microseconds.)
 pub fn map_rows<I: IndexedParallelIterator, R: Send>(
     rows: I,
     at_once: usize,
@@ -206,7 +207,8 @@ pub fn map_rows<I: IndexedParallelIterator, R: Send>(
             rows.into_iter().map(self.0).collect()
         }
     }
-    if rows.len() / 2 < at_once {
+    let threads = if at_once > 1 { 4 } else { 2 };
+    if rows.len() / threads < at_once {
         return rows.with_producer(Here(f));
     }
     rows.with_min_len(at_once).map(f).collect()

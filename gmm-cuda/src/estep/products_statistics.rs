@@ -35,17 +35,13 @@ impl TensorCoresLayout {
             sums[part * of_sums + c * width + place(features, false, (i_of_part, j))]
         };
         let row = row_by_row(product);
-        let diagonal = identity(
-            #[inline(always)]
-            |c: usize, first: &mut [f64], second: &mut [f64]| {
-                for (part, features) in shapes.parts().enumerate() {
-                    let (pairs, _) = sums[part * of_sums + c * width..][..2 * features.len()].as_chunks();
-                    let to = first[features.clone()].iter_mut().zip(&mut second[features]);
-                    to.zip(pairs)
-                        .for_each(|((first, second), [of_one, square])| (*first, *second) = (*of_one, *square));
-                }
-            },
-        );
+        let diagonal = |c: usize, first: &mut [f64], second: &mut [f64]| {
+            for (part, features) in shapes.parts().enumerate() {
+                let (pairs, _) = sums[part * of_sums + c * width..][..2 * features.len()].as_chunks();
+                let to = first[features.clone()].iter_mut().zip(&mut second[features]);
+                to.zip(pairs).for_each(|((first, second), [of_one, square])| (*first, *second) = (*of_one, *square));
+            }
+        };
         let log2 = sums_of.weight_scale * sums_of.log2;
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of)
     }
@@ -92,20 +88,7 @@ impl TensorCoresLayout {
             second: Covariances::zeros(self.covariance_type, k, d),
         };
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
-            return Statistics::from_sums(sums, |c, first, second| {
-                let unit = unit(c);
-                let of_first = unit / f64::from(ONE);
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        diagonal(c, first, second);
-                        for ((first, second), inverse) in first.iter_mut().zip(second).zip(inverse) {
-                            *first *= of_first * inverse;
-                            *second *= unit * inverse * inverse;
-                        }
-                    },
-                );
-            });
+            return of_diagonals(sums, inverse, &unit, &diagonal);
         }
         if self.covariance_type == CovarianceType::Full {
             return Statistics::from_sums(sums, |c, first, second| {
@@ -212,6 +195,33 @@ impl TensorCoresLayout {
             }
         }
     }
+}
+
+/// A function as [`SumsOfProducts::diagonal`].
+type WriteDiagonal<'a> = dyn Fn(usize, &mut [f64], &mut [f64]) + Sync + 'a;
+
+/// Returns the statistics of diagonal covariances: each component's sums times its unit, over the frame's scales. Compiled
+/// once for all kinds of sums.
+fn of_diagonals(
+    sums: CentredSums,
+    inverse: &[f64],
+    unit: &(dyn Fn(usize) -> f64 + Sync),
+    diagonal: &WriteDiagonal<'_>,
+) -> Result<Statistics> {
+    Statistics::from_sums(sums, |c, first, second| {
+        let unit = unit(c);
+        let of_first = unit / f64::from(ONE);
+        diagonal(c, first, second);
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((first, second), inverse) in first.iter_mut().zip(second).zip(inverse) {
+                    *first *= of_first * inverse;
+                    *second *= unit * inverse * inverse;
+                }
+            },
+        );
+    })
 }
 
 /// Returns [`SumsOfProducts::row`] from [`SumsOfProducts::product`].

@@ -66,7 +66,7 @@ fn tolerances(backend: &Backend) -> (f64, f64) {
 fn every_shape_and_share_agrees(t: CovarianceType, weighted: bool) {
     let shapes = sizes(
         "1x1x1 1x13x8 1000x1x1 1001x2x3 5000x16x32 260003x13x8 210000x20x12 3000x40x5 600x3x70 511x70x33 900x17x1 \
-        3000x12x4 4000x13x300 1500x80x140",
+        3000x12x4 4000x13x300 1500x80x140 1500x100x140 3000x190x130",
     );
     for (i, (n, d, k)) in shapes.enumerate() {
         let share = [0.05, 0.3, 0.6][i % 3];

@@ -46,8 +46,9 @@ const MANY_SAMPLES: usize = 200_000;
 /// alternative, and with matrices, for which `fused` takes several times as long.
 const ENOUGH_SAMPLES: usize = 50_000;
 
-/// The features from which `whitened_mma` can be faster than `products_mma` with matrices (measured on an H200, N =
-/// 10⁶: D = 64, K = 32: 5.6 and 10 ms; D = 32, K = 64: 4.4 and 3.1).
+/// The features from which `whitened_mma` is faster than `products_mma` with matrices (measured on an H200, N = 10⁶:
+/// D = 64, K = 32: 5.6 and 10 ms; D = 32, K = 64: 4.4 and 3.1). A list with both would cost the host the coefficients of
+/// products in each iteration (D = 300, K = 4: 17 ms of 21).
 const WIDE: usize = 40;
 
 /// The same for `whitened_wgmma`, which pads features to multiples of 32 (D = 32, K = 64: 2.5 ms, `products_mma` 3.0).
@@ -115,7 +116,7 @@ pub fn families(task: &Task, limits: &Limits) -> Vec<&'static dyn Family> {
         Operation::EStep if !task.is_long() && usable(&FUSED) => &[&FUSED],
         Operation::EStep if suits_weighted_sums(task) && usable(&WEIGHTED_SUMS) => &[&WEIGHTED_SUMS],
         Operation::EStep if task.d >= WIDE_OF_WARPGROUPS && usable(&WHITENED_WGMMA) => &[&WHITENED_WGMMA],
-        Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA, &PRODUCTS_MMA, &WEIGHTED_SUMS],
+        Operation::EStep if task.d >= WIDE && usable(&WHITENED_MMA) => &[&WHITENED_MMA],
         Operation::EStep if usable(&FUSED) || usable(&PRODUCTS_MMA) || usable(&WEIGHTED_SUMS) => {
             &[&FUSED_MMA, &EXPANDED_MMA, &FUSED, &PRODUCTS_WGMMA, &PRODUCTS_MMA, &WEIGHTED_SUMS]
         }

@@ -240,9 +240,10 @@ entries! {
         Form::Expanded => "_expanded",
     }; if form != Form::Observed || rows == 8;
 
-    /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features.
+    /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features, or fewer.
     fn fused(moments: Moments in Moments::ALL, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
         -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", moments.name();
+        if d <= fused::most_features(moments.full(), capacity);
 
     /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
     fn fused64(capacity: usize in CAPACITIES, features: usize in [4, 8, 12, 16]) -> fused64::Fused64Args =

@@ -1,4 +1,4 @@
-//! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16.
+//! `fused`: the E-step in one read of the data, for K up to 32 and D up to 16, or small matrices.
 use super::launch::{EStepKernels, Read, Work};
 use super::layouts::Layouts;
 use super::sums::Sums;
@@ -18,9 +18,9 @@ use gmm_core::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{
-    BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, numbers, shared_bytes, values,
+    BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, most_features, numbers, shared_bytes,
+    values,
 };
-use gmm_kernels::likelihood::small_k::MAX_FEATURES;
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
 
@@ -46,11 +46,13 @@ impl Family for FusedFamily {
     }
 
     fn sizes(&self) -> String {
-        format!("K ≤ {MAX_COMPONENTS}, D ≤ {MAX_FEATURES}")
+        let of = |full, k| format!("K ≤ {k}, D ≤ {}", most_features(full, capacity(k)));
+        format!("{}; of matrices {} or {}", of(false, MAX_COMPONENTS), of(true, 8), of(true, MAX_COMPONENTS))
     }
 
     fn limit(&self, task: &Task, _: &Limits) -> Option<String> {
-        at_most("features", MAX_FEATURES, task.d).or_else(|| at_most("components", MAX_COMPONENTS, task.k))
+        at_most("components", MAX_COMPONENTS, task.k)
+            .or_else(|| at_most("features", most_features(task.full(), capacity(task.k)), task.d))
     }
 
     fn shapes(&self, task: &Task, limits: &Limits) -> Vec<Shape> {

@@ -142,7 +142,8 @@ fn a_short_estep_is_not_timed() {
     let full = |n, k, d, digits| families(&Task { covariance: Covariance::Full, digits, ..task(n, k, d) }, &H200);
     assert_eq!(full(1_000_000, 9, 13, Digits::Expandable), [&EXPANDED_MMA as &dyn Family]);
     assert_eq!(full(1_000_000, 9, 13, Digits::Whitenable), [&FUSED_MMA as &dyn Family]);
-    assert_eq!(full(1_000_000, 9, 13, Digits::Neither), [&FUSED as &dyn Family]);
+    assert_eq!(full(1_000_000, 8, 13, Digits::Neither), [&FUSED as &dyn Family]);
+    assert_eq!(full(1_000_000, 9, 13, Digits::Neither), [&WEIGHTED_SUMS as &dyn Family]);
     // Few components of many features are whitened, whether samples are many or some.
     let few = |n, k, d| full(n, k, d, Digits::Expandable);
     for n in [100_000, 1_000_000] {
@@ -151,6 +152,7 @@ fn a_short_estep_is_not_timed() {
         assert_eq!(few(n, 2, 64), [&WHITENED_WGMMA as &dyn Family]);
     }
     assert_eq!(few(10_000, 2, 64), [&WEIGHTED_SUMS as &dyn Family]);
+    assert_eq!((few(100_000, 4, 300), few(50_000, 2, 784)), (vec![&WHITENED_MMA as _], vec![&GENERAL as _]));
     let expandable = Task { digits: Digits::Expandable, ..task(1_000_000, 17, 2) };
     assert_eq!(families(&expandable, &H200), [&EXPANDED_MMA as &dyn Family]);
 }

@@ -25,12 +25,10 @@ const MAY_USE_LOCAL_MEMORY: &[&str] = &["pair"];
 /// Bytes of stack that these kernels may have: they fill all registers with sums, and ptxas stores two or three numbers
 /// of the launch's start on the stack, outside of the working loops. `products_large` keeps four numbers there on
 /// sm_80, none on sm_90. The largest `fused_mma` keep up to sixteen beside 128 sums, kernels for teams up to 40, the
-/// one for missing values ten beside 96 sums. `fused_full_k08_d16` stores six numbers at the launch's start, and reads
-/// four again for each stage of samples. `noisy_sums_d64` keeps a thread's nine numbers beside 72 entries of a triangle,
-/// on sm_80 only, and `chain_posteriors_k32_f32` one number beside its 64.
+/// one for missing values ten beside 96 sums. `noisy_sums_d64` keeps a thread's nine numbers beside 72 entries of a
+/// triangle, on sm_80 only, and `chain_posteriors_k32_f32` one number beside its 64.
 const LOOKED_AT: &[(&str, u32)] = &[
     ("tiled16", 16),
-    ("fused_full_k08_d16", 24),
     ("products_large", 16),
     ("fused_mma_d16_k64", 64),
     ("fused_mma_d32_k64", 56),

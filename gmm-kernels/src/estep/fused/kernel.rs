@@ -138,20 +138,22 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     });
 }
 
-/// Samples that a group of lanes of `raw`, or with triangles, takes at a time: as many as the registers hold.
+/// Samples that a group of lanes of `raw` takes at a time: as many as the registers hold.
 pub(crate) const fn samples(d: usize) -> usize {
     if d > 14 { 2 } else { 4 }
 }
 
 macro_rules! instances {
-    ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $full8:ident $full32:ident),*) => { $(
+    ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $($full8:ident $($full32:ident)?)?),*) => { $(
         // Moments, lanes of a group, components of a lane, samples at a time.
         instance!($raw8, true, false, 4, 2, { samples($d) }, $d);
         instance!($raw32, true, false, 16, 2, { samples($d) }, $d);
         instance!($diag8, false, false, 8, 1, 4, $d);
         instance!($diag32, false, false, 32, 1, 4, $d);
-        instance!($full8, false, true, 8, 1, { samples($d) }, $d);
-        instance!($full32, false, true, 32, 1, { samples($d) }, $d);
+        $(
+            instance!($full8, false, true, 8, 1, 4, $d);
+            $(instance!($full32, false, true, 32, 1, 4, $d);)?
+        )?
     )* };
 }
 macro_rules! instance {
@@ -178,16 +180,16 @@ instances!(
     2 fused_raw_k08_d02 fused_raw_k32_d02 fused_diag_k08_d02 fused_diag_k32_d02 fused_full_k08_d02 fused_full_k32_d02,
     3 fused_raw_k08_d03 fused_raw_k32_d03 fused_diag_k08_d03 fused_diag_k32_d03 fused_full_k08_d03 fused_full_k32_d03,
     4 fused_raw_k08_d04 fused_raw_k32_d04 fused_diag_k08_d04 fused_diag_k32_d04 fused_full_k08_d04 fused_full_k32_d04,
-    5 fused_raw_k08_d05 fused_raw_k32_d05 fused_diag_k08_d05 fused_diag_k32_d05 fused_full_k08_d05 fused_full_k32_d05,
-    6 fused_raw_k08_d06 fused_raw_k32_d06 fused_diag_k08_d06 fused_diag_k32_d06 fused_full_k08_d06 fused_full_k32_d06,
-    7 fused_raw_k08_d07 fused_raw_k32_d07 fused_diag_k08_d07 fused_diag_k32_d07 fused_full_k08_d07 fused_full_k32_d07,
-    8 fused_raw_k08_d08 fused_raw_k32_d08 fused_diag_k08_d08 fused_diag_k32_d08 fused_full_k08_d08 fused_full_k32_d08,
-    9 fused_raw_k08_d09 fused_raw_k32_d09 fused_diag_k08_d09 fused_diag_k32_d09 fused_full_k08_d09 fused_full_k32_d09,
-    10 fused_raw_k08_d10 fused_raw_k32_d10 fused_diag_k08_d10 fused_diag_k32_d10 fused_full_k08_d10 fused_full_k32_d10,
-    11 fused_raw_k08_d11 fused_raw_k32_d11 fused_diag_k08_d11 fused_diag_k32_d11 fused_full_k08_d11 fused_full_k32_d11,
-    12 fused_raw_k08_d12 fused_raw_k32_d12 fused_diag_k08_d12 fused_diag_k32_d12 fused_full_k08_d12 fused_full_k32_d12,
-    13 fused_raw_k08_d13 fused_raw_k32_d13 fused_diag_k08_d13 fused_diag_k32_d13 fused_full_k08_d13 fused_full_k32_d13,
-    14 fused_raw_k08_d14 fused_raw_k32_d14 fused_diag_k08_d14 fused_diag_k32_d14 fused_full_k08_d14 fused_full_k32_d14,
-    15 fused_raw_k08_d15 fused_raw_k32_d15 fused_diag_k08_d15 fused_diag_k32_d15 fused_full_k08_d15 fused_full_k32_d15,
-    16 fused_raw_k08_d16 fused_raw_k32_d16 fused_diag_k08_d16 fused_diag_k32_d16 fused_full_k08_d16 fused_full_k32_d16
+    5 fused_raw_k08_d05 fused_raw_k32_d05 fused_diag_k08_d05 fused_diag_k32_d05 fused_full_k08_d05,
+    6 fused_raw_k08_d06 fused_raw_k32_d06 fused_diag_k08_d06 fused_diag_k32_d06 fused_full_k08_d06,
+    7 fused_raw_k08_d07 fused_raw_k32_d07 fused_diag_k08_d07 fused_diag_k32_d07 fused_full_k08_d07,
+    8 fused_raw_k08_d08 fused_raw_k32_d08 fused_diag_k08_d08 fused_diag_k32_d08 fused_full_k08_d08,
+    9 fused_raw_k08_d09 fused_raw_k32_d09 fused_diag_k08_d09 fused_diag_k32_d09 fused_full_k08_d09,
+    10 fused_raw_k08_d10 fused_raw_k32_d10 fused_diag_k08_d10 fused_diag_k32_d10 fused_full_k08_d10,
+    11 fused_raw_k08_d11 fused_raw_k32_d11 fused_diag_k08_d11 fused_diag_k32_d11 fused_full_k08_d11,
+    12 fused_raw_k08_d12 fused_raw_k32_d12 fused_diag_k08_d12 fused_diag_k32_d12 fused_full_k08_d12,
+    13 fused_raw_k08_d13 fused_raw_k32_d13 fused_diag_k08_d13 fused_diag_k32_d13 fused_full_k08_d13,
+    14 fused_raw_k08_d14 fused_raw_k32_d14 fused_diag_k08_d14 fused_diag_k32_d14,
+    15 fused_raw_k08_d15 fused_raw_k32_d15 fused_diag_k08_d15 fused_diag_k32_d15,
+    16 fused_raw_k08_d16 fused_raw_k32_d16 fused_diag_k08_d16 fused_diag_k32_d16
 );

@@ -7,6 +7,7 @@
 //! `GMM_FUZZ=1000000 cargo test --release --test fuzz`
 mod memory;
 mod mutation;
+mod runs;
 
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch, RecordBatchWriter, StringArray};
 use arrow_ipc::writer::{FileWriter, StreamWriter};

@@ -23,14 +23,14 @@ fn samples() -> Array2<f64> {
     Array2::from_shape_fn((9, 1), |(i, _)| (i as f64).sin())
 }
 
-fn model(prior: &Prior) -> Result<PosteriorModel> {
+fn model(prior: &Prior, order: Option<usize>) -> Result<PosteriorModel> {
     let summary = DataSummary::new(&Samples::from_f64(samples().view())?);
-    PosteriorModel::new(2, CovarianceType::Diag, prior, Some(0), &summary)
+    PosteriorModel::new(2, CovarianceType::Diag, prior, order, &summary)
 }
 
 /// Calls `work` with the posterior of a model.
 fn with_posterior<T>(work: impl FnOnce(&mut Posterior<'_>) -> Result<T>) -> Result<T> {
-    let (x, model) = (samples(), model(&Prior::default())?);
+    let (x, model) = (samples(), model(&Prior::default(), Some(0))?);
     let mut evaluator = ReferenceEvaluator::new(Samples::from_f64(x.view())?);
     work(&mut Posterior::new(&model, &mut evaluator)?)
 }
@@ -133,7 +133,7 @@ fn priors() {
         "scales": {"inverse_gamma": {"shape": 2.5, "scale": [1.3]}}, "correlations": {"lkj": {"shape": 2}}}"#;
     fuzz("prior.json", Memory::per_byte(64), &["prior"], &[good.to_vec()], |path| {
         let read = || {
-            let model = model(&Prior::from_json(&String::from_utf8_lossy(&fs::read(path).unwrap()))?)?;
+            let model = model(&Prior::from_json(&String::from_utf8_lossy(&fs::read(path).unwrap()))?, None)?;
             if let Ok(theta) = model.sample_prior(&mut ChaCha8Rng::seed_from_u64(0)) {
                 assert!(model.mixture(&theta).is_some());
             }

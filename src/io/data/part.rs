@@ -171,7 +171,7 @@ impl Part {
         let left = row.saturating_sub(cursor.row);
         match (&mut cursor.rows, &self.content) {
             _ if left == 0 => {}
-            (Rows::Direct, _) => cursor.row = row,
+            (Rows::Direct, _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
             (Rows::Csv(rows), _) => cursor.row += rows.skip(left)?,
             #[cfg(feature = "parquet")]
             (Rows::Batches(_), Content::Grouped(_)) => *cursor = self.cursor_of(projection, cursor.part, row)?,

@@ -60,7 +60,7 @@ impl Batch {
             }
         }
         let header = ["D", "N", "threads", "a set of 64", "of 32", "of 16", "of 8", "kernel"];
-        Ok(text::print(text::table(&header, rows, 0))?)
+        text::print(text::table(&header, rows, 0))
     }
 
     fn sets(&self, d: usize) -> Result<Vec<Mixture>> {

@@ -35,6 +35,6 @@ impl Commands {
             })?;
             rows.push(vec![format!("gmm {arguments}"), text::seconds(seconds)]);
         }
-        Ok(text::print(text::table(&["command", "time"], rows, 1))?)
+        text::print(text::table(&["command", "time"], rows, 1))
     }
 }

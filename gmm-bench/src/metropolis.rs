@@ -94,6 +94,6 @@ impl Metropolis {
                 table.push([text::grouped(n as u64), cuda.describe().kernel].into_iter().chain(times).collect());
             }
         }
-        Ok(text::print(text::table(&["N", "kernel", "step", "by the host", "floor"], table, 0))?)
+        text::print(text::table(&["N", "kernel", "step", "by the host", "floor"], table, 0))
     }
 }

@@ -59,7 +59,7 @@ impl Missing {
             }
         }
         let header = ["missing", "patterns", "loaded in", "type", "total", "kernel", "E-step", "kernel"];
-        Ok(text::print(text::table(&header, rows, 0))?)
+        text::print(text::table(&header, rows, 0))
     }
 }
 

@@ -75,7 +75,7 @@ impl Operations {
             }
         }
         let header = "N D K type kernels launch total floor E-step iteration floor scores labels rows";
-        Ok(text::print(text::table(&header.split(' ').collect::<Vec<_>>(), rows, 0))?)
+        text::print(text::table(&header.split(' ').collect::<Vec<_>>(), rows, 0))
     }
 
     /// The kernels, and the times in their columns; a dash if the requested kernel is for other operations.

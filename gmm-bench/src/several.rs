@@ -43,6 +43,6 @@ impl Several {
             }
         }
         let header = ["N", "D", "K", "GPUs", "total", "share", "E-step", "share"];
-        Ok(text::print(text::table(&header, rows, 0))?)
+        text::print(text::table(&header, rows, 0))
     }
 }

@@ -52,6 +52,6 @@ impl Variational {
                 rows.push(shape.into_iter().chain([text::seconds(of_em), text::seconds(time), ratio]).collect());
             }
         }
-        Ok(text::print(text::table(&["D", "K", "type", "EM", "variational", "ratio"], rows, 0))?)
+        text::print(text::table(&["D", "K", "type", "EM", "variational", "ratio"], rows, 0))
     }
 }

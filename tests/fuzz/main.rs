@@ -7,14 +7,14 @@
 //! `GMM_FUZZ=1000000 cargo test --release --test fuzz`
 mod memory;
 mod mutation;
+mod runs;
 
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int16Array, RecordBatch, RecordBatchWriter, StringArray};
 use arrow_ipc::writer::{FileWriter, StreamWriter};
-use flate2::write::GzEncoder;
 use gaussmix::fit::Fit;
 use gaussmix::io::{
     self, Checkpoint, CheckpointOutput, ColumnSelection, DataFile, FitSummary, GroupFit, GroupModels, GroupOutput,
-    Identity, Ids, Model, ModelOutput, Problem, Table,
+    Identity, Ids, Model, ModelInFile, ModelOutput, Problem, Table,
 };
 use gaussmix::model::{
     CovarianceType, Covariances, Mixture, VariationalMixture, VariationalPrior, WeightConcentrationPriorType,
@@ -217,25 +217,13 @@ fn arrow_stream_data() {
 #[test]
 fn compressed_text() {
     let texts = ["name;a;b\nx;1;2\ny;3;4.5\n", "name\ta\nNA\t1\n\t-2e5\n"];
-    let gzip = |text: &str| {
-        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(text.as_bytes()).unwrap();
-        encoder.finish().unwrap()
-    };
-    let bzip2 = |text: &str| {
-        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-        encoder.write_all(text.as_bytes()).unwrap();
-        encoder.finish().unwrap()
-    };
-    let good = [
-        texts[0].as_bytes().to_vec(),
-        bzip2(texts[0]),
-        bzip2(texts[1]),
-        gzip(texts[0]),
-        gzip(texts[1]),
-        zstd::encode_all(texts[0].as_bytes(), 1).unwrap(),
-        zstd::encode_all(texts[1].as_bytes(), 1).unwrap(),
-    ];
+    let compressed = texts.map(str::as_bytes).map(|text| {
+        let (mut gzip, mut bzip2) = (Vec::new(), Vec::new());
+        flate2::read::GzEncoder::new(text, flate2::Compression::fast()).read_to_end(&mut gzip).unwrap();
+        bzip2::read::BzEncoder::new(text, bzip2::Compression::fast()).read_to_end(&mut bzip2).unwrap();
+        [gzip, bzip2, zstd::encode_all(text, 1).unwrap()]
+    });
+    let good = [&[texts[0].into()], &compressed[0][..], &compressed[1]].concat();
     fuzz("x.csv.gz", Memory::DECOMPRESSED, &["line ", "column", "the compressed content"], &good, read_table);
 }
 
@@ -316,10 +304,9 @@ fn group_model_tables() {
     );
 }
 
-fn fit(covariance_type: CovarianceType, run: usize) -> Fit {
-    let lower_bounds = vec![-1.5, -1.0 / 3.0];
-    let mut fit = Fit::new(mixture(covariance_type));
-    (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (lower_bounds, true, run, vec![1]);
+fn fit<M>(model: M, run: usize) -> Fit<M> {
+    let mut fit = Fit::new(model);
+    (fit.lower_bounds, fit.converged, fit.run, fit.retained) = (vec![-1.5, -1.0 / 3.0], true, run, vec![1]);
     fit
 }
 
@@ -375,8 +362,8 @@ fn read_posterior(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The places that errors in a model name.
-const MODEL_PLACES: [&str; 12] = [
+/// The places that errors in a model or a posterior name.
+const MODEL_PLACES: [&str; 18] = [
     "line ",
     "component ",
     "weight",
@@ -389,84 +376,65 @@ const MODEL_PLACES: [&str; 12] = [
     "n_iter",
     "lower_bound",
     "converged",
+    "posterior",
+    "concentration",
+    "mean_precision",
+    "degrees_of_freedom",
+    "prior",
+    "variational",
 ];
 
 #[test]
 fn json_models() {
     let good = CovarianceType::ALL
-        .map(|t| written("m.json", |p| ModelOutput::create(p).unwrap().write_fit(&fit(t, 0)).unwrap()));
+        .map(|t| written("m.json", |p| ModelOutput::create(p).unwrap().write_fit(&fit(mixture(t), 0)).unwrap()));
     fuzz("m.json", Memory::per_byte(64), &MODEL_PLACES, &good, read_model);
 }
 
-/// Further places that errors in a posterior name.
-const POSTERIOR_PLACES: [&str; 7] =
-    ["posterior", "concentration", "mean_precision", "degrees_of_freedom", "mean_prior", "prior", "variational"];
+fn posterior_files(name: &str) -> Vec<Vec<u8>> {
+    let summary = FitSummary { lower_bounds: Some(vec![-1.5, -0.5]), ..Default::default() };
+    let output = |path: &Path| ModelOutput::create(path).unwrap();
+    let file = |posterior| written(name, |path| output(path).write_with_summary(&posterior, &summary).unwrap());
+    posteriors().map(file).collect()
+}
 
 #[test]
 fn json_posteriors() {
-    let good: Vec<Vec<u8>> = posteriors()
-        .map(|posterior| {
-            let summary = io::FitSummary { lower_bounds: Some(vec![-1.5, -0.5]), ..Default::default() };
-            written("m.json", |p| ModelOutput::create(p).unwrap().write_with_summary(&posterior, &summary).unwrap())
-        })
-        .collect();
-    fuzz("m.json", Memory::per_byte(64), &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(), &good, read_posterior);
+    fuzz("m.json", Memory::per_byte(64), &MODEL_PLACES, &posterior_files("m.json"), read_posterior);
 }
 
 #[test]
 fn npz_posteriors() {
-    let good: Vec<Vec<u8>> = posteriors()
-        .map(|posterior| {
-            let summary = io::FitSummary::default();
-            written("m.npz", |p| ModelOutput::create(p).unwrap().write_with_summary(&posterior, &summary).unwrap())
-        })
-        .collect();
-    fuzz(
-        "m.npz",
-        Memory::ARCHIVED,
-        &[&MODEL_PLACES[..], &POSTERIOR_PLACES, &NPZ_PLACES].concat(),
-        &good,
-        read_posterior,
-    );
+    let places = [&MODEL_PLACES[..], &NPZ_PLACES].concat();
+    fuzz("m.npz", Memory::ARCHIVED, &places, &posterior_files("m.npz"), read_posterior);
+}
+
+fn read_checkpoints<M: ModelInFile + Clone>(models: impl Iterator<Item = M>) {
+    let file = |model: M| {
+        let made_with =
+            Identity::default().with("data", "12345 × 2").with("reg-covar", 1e-6).with("init", None::<String>);
+        let (present, best) = (fit(model.clone(), 1), Some(fit(model, 0)));
+        let checkpoint = Checkpoint { made_with, present, best, feature_names: Some(vec!["a".into(), "b".into()]) };
+        written("c.json", |path| CheckpointOutput::create(path).unwrap().write(&checkpoint).unwrap())
+    };
+    let good: Vec<Vec<u8>> = models.map(file).collect();
+    fuzz("c.json", Memory::per_byte(64), &MODEL_PLACES, &good, |path| {
+        let present = io::read_checkpoint::<M>(path)?.present;
+        if let Ok((mixture, _)) = present.mixture.parts() {
+            assert!(present.retained.iter().all(|&c| c < mixture.n_components()));
+        }
+        Ok(())
+    });
 }
 
 #[test]
 fn variational_checkpoints() {
-    let good: Vec<Vec<u8>> = posteriors()
-        .map(|posterior| {
-            let mut present = Fit::new(posterior);
-            (present.lower_bounds, present.run) = (vec![-1.5, -1.0 / 3.0], 1);
-            let mut best = present.clone();
-            best.run = 0;
-            let made_with = Identity::default().with("data", "12345 × 2");
-            let checkpoint = Checkpoint { made_with, present, best: Some(best), feature_names: None };
-            written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
-        })
-        .collect();
-    fuzz("c.json", Memory::per_byte(64), &[&MODEL_PLACES[..], &POSTERIOR_PLACES].concat(), &good, |path| {
-        io::read_checkpoint::<VariationalMixture>(path).map(drop)
-    });
+    read_checkpoints(posteriors());
 }
 
 #[test]
 fn checkpoints() {
-    let good = CovarianceType::ALL.map(|t| {
-        let made_with =
-            Identity::default().with("data", "12345 × 2").with("reg-covar", 1e-6).with("init", None::<String>);
-        let checkpoint = Checkpoint {
-            made_with,
-            present: fit(t, 1),
-            best: Some(fit(t, 0)),
-            feature_names: Some(vec!["a".into(), "b".into()]),
-        };
-        written("c.json", |p| CheckpointOutput::create(p).unwrap().write(&checkpoint).unwrap())
-    });
-    fuzz("c.json", Memory::per_byte(64), &MODEL_PLACES, &good, |path| {
-        let checkpoint = io::read_checkpoint::<Mixture>(path)?;
-        let k = checkpoint.present.mixture.n_components();
-        assert!(checkpoint.present.retained.iter().all(|&c| c < k));
-        Ok(())
-    });
+    read_checkpoints(CovarianceType::ALL.into_iter().map(mixture));
 }
 
 type Members = Vec<(String, Vec<u8>)>;
@@ -534,7 +502,7 @@ fn npz_models() {
     let good: Vec<Vec<u8>> = CovarianceType::ALL
         .into_iter()
         .flat_map(|t| {
-            let stored = written("m.npz", |p| ModelOutput::create(p).unwrap().write_fit(&fit(t, 0)).unwrap());
+            let stored = written("m.npz", |p| ModelOutput::create(p).unwrap().write_fit(&fit(mixture(t), 0)).unwrap());
             let deflated = archive(&members(&stored), CompressionMethod::Deflated);
             [stored, deflated]
         })

@@ -3,7 +3,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
 /// Pieces of text with a meaning in some format: numbers at the limits, words, brackets, signatures.
-const TOKENS: [&[u8]; 40] = [
+const TOKENS: [&[u8]; 44] = [
     b"NaN",
     b"-Infinity",
     b"inf",
@@ -44,6 +44,11 @@ const TOKENS: [&[u8]; 40] = [
     b"PK\x01\x02",
     b"\xff\xff\xff\xff",
     b"\0\0\0\0",
+    // NaN, infinity and 1e300, and the largest integer in postcard's encoding.
+    b"\0\0\0\0\0\0\xf8\x7f",
+    b"\0\0\0\0\0\0\xf0\x7f",
+    b"\x9c\x75\x00\x88\x3c\xe4\x37\x7e",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 ];
 
 /// Returns an input: mostly a good file with one to four changes, sometimes random bytes.
@@ -60,7 +65,7 @@ pub fn input(rng: &mut impl Rng, good: &[Vec<u8>]) -> Vec<u8> {
 
 pub fn change(rng: &mut impl Rng, bytes: &mut Vec<u8>, good: &[Vec<u8>]) {
     let (start, end) = range(rng, bytes.len());
-    match rng.random_range(0..14) {
+    match rng.random_range(0..15) {
         0..=3 if !bytes.is_empty() => bytes[start.min(end - 1)] ^= 1 << rng.random_range(0..8),
         4..=5 if !bytes.is_empty() => bytes[start.min(end - 1)] = rng.random(),
         6 => bytes.truncate(start),
@@ -77,7 +82,12 @@ pub fn change(rng: &mut impl Rng, bytes: &mut Vec<u8>, good: &[Vec<u8>]) {
             bytes.truncate(start);
             bytes.extend(&other[from..]);
         }
-        11 => drop(bytes.splice(start..start, TOKENS.choose(rng).into_iter().copied().flatten().copied())),
+        11 => {
+            let token = TOKENS.choose(rng).copied().unwrap_or_default();
+            let end = bytes.len().min(start + token.len());
+            drop(bytes.splice(start..end, token.iter().copied()));
+        }
+        12 => drop(bytes.splice(start..start, TOKENS.choose(rng).into_iter().copied().flatten().copied())),
         _ => replace_number(rng, bytes, start),
     }
 }

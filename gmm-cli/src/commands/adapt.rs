@@ -1,7 +1,6 @@
 //! `gmm adapt`: adapts a background model to samples.
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
-use anyhow::Context;
 use clap::Args;
 use gaussmix::io::{self, FitSummary, ModelOutput};
 use gaussmix::model::{Mixture, Predict};
@@ -50,13 +49,9 @@ impl Adapt {
         let line = ProgressLine::start("adapting the model");
         let adapted = mixture.adapt(evaluator.as_mut(), &adaptation);
         drop(line);
-        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
-        let adapted = adapted.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        let adapted = adapted.map_err(|e| source.failed(&self.model, e))?;
         let summary = FitSummary { feature_names: names, ..FitSummary::default() };
         output.write_with_summary(&adapted, &summary)?;
-        Ok(text::print(format_args!(
-            "the model, adapted to {} samples, written to {output}",
-            source.samples.n_samples()
-        ))?)
+        text::print(format_args!("the model, adapted to {} samples, written to {output}", source.samples.n_samples()))
     }
 }

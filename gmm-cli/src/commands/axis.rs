@@ -76,15 +76,13 @@ impl Axis {
             });
             output.write(self.points, &Columns::Named(columns), rows)??;
         }
-        if self.json {
-            // Infinite numbers are null. The density is that at the ends of the intervals.
-            let region = |(level, Region { intervals, density }): &(f64, Region)| json!({ "level": level, "intervals": intervals, "density": density });
-            return text::print_json(&json!({
-                "cdf": cdf.iter().map(|(x, p)| json!({ "x": x, "p": p })).collect::<Vec<_>>(),
-                "quantile": quantile.iter().map(|(p, x)| json!({ "p": p, "x": x })).collect::<Vec<_>>(),
-                "hdr": hdr.iter().map(region).collect::<Vec<_>>(),
-            }));
-        }
+        // Infinite numbers are null. The density is that at the ends of the intervals.
+        let region = |(level, Region { intervals, density }): &(f64, Region)| json!({ "level": level, "intervals": intervals, "density": density });
+        let report = json!({
+            "cdf": cdf.iter().map(|(x, p)| json!({ "x": x, "p": p })).collect::<Vec<_>>(),
+            "quantile": quantile.iter().map(|(p, x)| json!({ "p": p, "x": x })).collect::<Vec<_>>(),
+            "hdr": hdr.iter().map(region).collect::<Vec<_>>(),
+        });
         let mut lines: Vec<String> = Vec::new();
         lines.extend(cdf.iter().map(|(x, p)| format!("cdf       {x:<8} {p}")));
         lines.extend(quantile.iter().map(|(p, x)| format!("quantile  {p:<8} {x}")));
@@ -93,6 +91,6 @@ impl Axis {
             format!("hdr       {level:<8} {}; density at the ends {density}", intervals.join(", "))
         }));
         lines.extend(output.map(|output| format!("{} places written to {output}", self.points)));
-        Ok(text::print(lines.join("\n"))?)
+        text::report(self.json, &report, || lines.join("\n"))
     }
 }

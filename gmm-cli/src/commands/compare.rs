@@ -83,9 +83,6 @@ impl Compare {
             wasserstein: rows(&first.wasserstein(second)?),
             hellinger_affinity: rows(&first.hellinger_affinity(second)?),
         };
-        if self.json {
-            return text::print_json(&row);
-        }
         let of = |file: &PathBuf, k| format!("{}: {}", file.display(), text::components(k));
         let lines = [
             format!("first                       {}", of(&self.first, first.n_components())),
@@ -99,7 +96,7 @@ impl Compare {
             String::new(),
             nearest(&row),
         ];
-        Ok(text::print(lines.join("\n"))?)
+        text::report(self.json, &row, || lines.join("\n"))
     }
 }
 

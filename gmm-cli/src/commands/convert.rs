@@ -56,12 +56,12 @@ impl Convert {
             let name = self.to.file_stem().map(|name| name.to_string_lossy()).unwrap_or_default();
             let header = model_to_c(&self.model()?, &name)?;
             output.write(|file| file.write_all(header.as_bytes()))?;
-            return Ok(text::print(format_args!("{output} written"))?);
+            return text::print(format_args!("{output} written"));
         }
         let output = ModelOutput::create(&self.to)?;
         let model = self.model()?;
         output.write_with_summary(&model, &model.summary)?;
-        Ok(text::print(format_args!("{output} written"))?)
+        text::print(format_args!("{output} written"))
     }
 }
 

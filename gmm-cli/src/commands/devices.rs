@@ -46,18 +46,14 @@ impl Devices {
                 kernels: kernel_names(&device),
             })
             .collect();
-        if self.json {
-            return text::print_json(&rows);
-        }
-        let lines = rows.into_iter().map(|r| {
-            vec![r.device, if r.available { "yes" } else { "no" }.into(), r.kernels.join(", "), r.description]
-        });
-        Ok(text::print(text::table(&["device", "usable", "kernels", "description"], lines, usize::MAX))?)
+        let line = |r: &Row| vec![r.device.clone(), yes(r.available), r.kernels.join(", "), r.description.clone()];
+        let heads = ["device", "usable", "kernels", "description"];
+        text::report(self.json, &rows, || text::table(&heads, rows.iter().map(line), usize::MAX))
     }
 
     #[cfg(feature = "cuda")]
     fn print_kernels(&self) -> anyhow::Result<()> {
-        let kernels = gaussmix::cuda::cuda_kernels().into_iter().map(|kernel| Kernel {
+        let kernel = |kernel: gaussmix::cuda::CudaKernel| Kernel {
             name: kernel.name,
             unit: kernel.unit,
             about: kernel.about,
@@ -66,29 +62,27 @@ impl Devices {
             sizes: kernel.sizes,
             weights: kernel.weights,
             missing_values: kernel.missing_values,
-        });
-        if self.json {
-            return text::print_json(&kernels.collect::<Vec<_>>());
-        }
-        let yes = |is: bool| String::from(if is { "yes" } else { "no" });
-        let lines = kernels.map(|kernel| {
-            let types = kernel.covariance_types.join(", ");
-            let operations = kernel.operations.join(", ");
-            let (weights, missing) = (yes(kernel.weights), yes(kernel.missing_values));
+        };
+        let kernels: Vec<Kernel> = gaussmix::cuda::cuda_kernels().into_iter().map(kernel).collect();
+        let line = |kernel: &Kernel| {
             vec![
                 kernel.name.into(),
-                kernel.unit,
-                operations,
-                types,
-                kernel.sizes,
-                weights,
-                missing,
+                kernel.unit.clone(),
+                kernel.operations.join(", "),
+                kernel.covariance_types.join(", "),
+                kernel.sizes.clone(),
+                yes(kernel.weights),
+                yes(kernel.missing_values),
                 kernel.about.into(),
             ]
-        });
+        };
         let heads = ["kernel", "unit", "operations", "covariances", "K, D", "weights", "missing", "computes"];
-        Ok(text::print(text::table(&heads, lines, usize::MAX))?)
+        text::report(self.json, &kernels, || text::table(&heads, kernels.iter().map(line), usize::MAX))
     }
+}
+
+fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.into()
 }
 
 /// A kernel as `--kernels --json` prints it.

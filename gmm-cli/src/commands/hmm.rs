@@ -237,7 +237,7 @@ impl Fit {
         text::print(text::table(&columns, fits.iter().map(row), 0))?;
         let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
         HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
-        Ok(text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))?)
+        text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))
     }
 }
 
@@ -310,10 +310,10 @@ impl Decode {
             let (_, posteriors) = model.forward_backward(&sequences)?;
             let values = loaded.in_order(posteriors.into_raw_vec_and_offset().0, k);
             output.write(n, &Columns::Numbered("p", k), once(values))??;
-            return Ok(text::print(format_args!(
+            return text::print(format_args!(
                 "probabilities of {k} states for {} written to {output}",
                 loaded.describe()
-            ))?);
+            ));
         }
         let (scores, states) = model.viterbi(&sequences)?;
         let mut counts = vec![0_u64; k];
@@ -325,10 +325,7 @@ impl Decode {
         };
         text::print(text::table(&["state", "rows", "share"], counts.iter().enumerate().map(share), 1))?;
         let total: f64 = scores.iter().sum();
-        Ok(text::print(format_args!(
-            "states of {} (log probability {total:.6}) written to {output}",
-            loaded.describe()
-        ))?)
+        text::print(format_args!("states of {} (log probability {total:.6}) written to {output}", loaded.describe()))
     }
 }
 
@@ -367,7 +364,7 @@ impl Score {
         let ids =
             by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
         output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;
-        Ok(text::print(format_args!("written to {output}"))?)
+        text::print(format_args!("written to {output}"))
     }
 }
 

@@ -61,7 +61,7 @@ impl Impute {
             None => format!("{n} samples ({missing})"),
             Some(draws) => format!("{draws} draws of {n} samples ({missing})"),
         };
-        Ok(text::print(format_args!("{what} written to {output}"))?)
+        text::print(format_args!("{what} written to {output}"))
     }
 
     /// Writes the means, or the draws of all samples one after the other.
@@ -93,7 +93,6 @@ impl Impute {
             .checked_mul(draws)
             .with_context(|| format!("--draws {draws}: the rows of the result cannot be counted; use fewer draws"))?;
         let written = output.write(rows, &columns, (0..draws).flat_map(fill))?;
-        let failed = || format!("{} over {}", self.model.display(), self.table.describe());
-        written.map_err(|e| source.advise(e, false)).with_context(failed)
+        written.map_err(|e| source.failed(&self.model, e))
     }
 }

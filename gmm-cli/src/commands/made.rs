@@ -22,7 +22,7 @@ fn make<'a>(
     let (mixtures, names) = read_alike(&files)?;
     let (mixture, feature_names, [what, more]) = make(&mixtures, names.as_deref())?;
     output.write_with_summary(&mixture, &FitSummary { feature_names, ..FitSummary::default() })?;
-    Ok(text::print(format_args!("{what} written to {output}{more}"))?)
+    text::print(format_args!("{what} written to {output}{more}"))
 }
 
 /// Condition a mixture on the values of some features

@@ -22,6 +22,6 @@ impl Man {
         let place = || format!("{}: the man pages cannot be written", self.output.display());
         fs::create_dir_all(&self.output).with_context(place)?;
         clap_mangen::generate_to(program.disable_help_subcommand(true), &self.output).with_context(place)?;
-        Ok(text::print(format_args!("man pages written to {}", self.output.display()))?)
+        text::print(format_args!("man pages written to {}", self.output.display()))
     }
 }

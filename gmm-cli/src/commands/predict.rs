@@ -2,7 +2,7 @@
 use super::by_group::{GroupModelFile, read_model};
 use crate::input::{DataOptions, Input, Names, Source, feature, names_of, refuse_overlap};
 use crate::terminal::text;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use gaussmix::data::Samples;
 use gaussmix::io::{Columns, IdColumn, Model, TableOutput};
@@ -69,18 +69,18 @@ impl Predict {
         let mut input = Input::open(&self.data, None, &selection)?;
         let source = Source::new(&mut input, false)?;
         let (n, k) = (source.samples.n_samples(), mixture.n_components());
-        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
+        let failed = |e| source.failed(&self.model, e);
         let mut read_ids = |rows| source.ids(rows);
         let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
         if self.proba {
             let chunks = source.pass(8 * k, |chunk| Ok(chunk.predict_proba(mixture)?.into_raw_vec_and_offset().0));
             let written = output.write_with_ids(n, &Columns::Numbered("p", k), ids, chunks)?;
-            written.map_err(|e| source.advise(e, false)).with_context(failed)?;
-            return Ok(text::print(format_args!(
+            written.map_err(failed)?;
+            return text::print(format_args!(
                 "probabilities of {} for {} samples written to {output}",
                 text::components(k),
                 text::grouped(n as u64),
-            ))?);
+            ));
         }
         let mut counts = vec![0u64; k];
         let chunks = source.pass(16, |chunk| {
@@ -89,14 +89,14 @@ impl Predict {
             Ok(labels.into_iter().map(|c| mixture.label(c)).collect::<Vec<i64>>())
         });
         let written = output.write_with_ids(n, &Columns::One("component"), ids, chunks)?;
-        written.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        written.map_err(failed)?;
         let rows = counts.iter().enumerate().map(|(c, &count)| {
             let name = if mixture.is_noise(c) { "noise (-1)".into() } else { c.to_string() };
             vec![name, text::grouped(count), format!("{:.2} %", 100.0 * count as f64 / n as f64)]
         });
         text::print(text::table(&["component", "samples", "share"], rows, 1))?;
         let n = text::grouped(n as u64);
-        Ok(text::print(format_args!("components of {n} samples written to {output}"))?)
+        text::print(format_args!("components of {n} samples written to {output}"))
     }
 
     fn run_target(&self, model: &Model, output: &TableOutput) -> anyhow::Result<()> {
@@ -128,10 +128,9 @@ impl Predict {
         let named = names_of(names, targets.iter().copied());
         let written_as = named.map_or(Columns::Numbered("x", targets.len()), Columns::Named);
         let written = output.write_with_ids(n, &written_as, ids, source.pass_samples(3 * 8 * d, means))?;
-        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
-        written.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        written.map_err(|e| source.failed(&self.model, e))?;
         let n = text::grouped(n as u64);
-        Ok(text::print(format_args!("expected {} of {n} samples written to {output}", chosen.join(", ")))?)
+        text::print(format_args!("expected {} of {n} samples written to {output}", chosen.join(", ")))
     }
 
     fn run_by(&self, by: &str, output: &TableOutput) -> anyhow::Result<()> {

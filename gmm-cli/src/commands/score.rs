@@ -3,7 +3,6 @@ use super::by_group::{GroupModelFile, read_model};
 use super::timing::{self, Timing};
 use crate::input::{DataOptions, Input, Source, refuse_overlap};
 use crate::terminal::{ProgressLine, text};
-use anyhow::Context;
 use clap::Args;
 use gaussmix::evaluator::{Evaluator, Operation};
 use gaussmix::io::{Columns, IdColumn, TableOutput};
@@ -143,7 +142,7 @@ impl Score {
             TableOutput::check_space(&[(output, output.size::<f64>(n, &scores))])?;
         }
         let mut evaluator = source.evaluator()?;
-        let failed = || format!("{} over {}", self.model.display(), self.data.table.describe());
+        let failed = |e| source.failed(&self.model, e);
         let mut log_likelihood = 0.0;
         let line = ProgressLine::start("evaluating the model");
         let timing = timing::time(TIMING_BUDGET, |_| {
@@ -151,7 +150,7 @@ impl Score {
             Ok::<_, gaussmix::Error>(())
         });
         drop(line);
-        let Timing { median, repetitions } = timing.map_err(|e| source.advise(e, false)).with_context(failed)?;
+        let Timing { median, repetitions } = timing.map_err(failed)?;
         let description = evaluator.describe();
         text::tell_gpu_problem(&description);
         let (precision, computed_in_float64) = source.precision(evaluator.as_ref(), mixture, Operation::LogLikelihood);
@@ -164,10 +163,9 @@ impl Score {
                 true => Box::new(source.pass(8, of)),
                 false => Box::new(std::iter::once_with(|| of(evaluator.as_mut()))),
             };
-            let advised = |e| source.advise(e, false).context(failed());
             let _line = ProgressLine::start("evaluating each sample");
             if let Some(share) = self.outliers {
-                let each = parts.collect::<gaussmix::Result<Vec<_>>>().map_err(advised)?.concat();
+                let each = parts.collect::<gaussmix::Result<Vec<_>>>().map_err(failed)?.concat();
                 let found = Outliers::new(&each, share);
                 let rows = each.iter().flat_map(|score| [*score, f64::from(u8::from(*score < found.threshold))]);
                 parts = Box::new(std::iter::once(Ok(rows.collect())));
@@ -176,7 +174,7 @@ impl Score {
             if let Some(output) = &output {
                 let mut read_ids = |rows| source.ids(rows);
                 let ids = self.id.as_deref().map(|name| IdColumn { name, read: &mut read_ids });
-                output.write_with_ids(n, &scores, ids, parts)?.map_err(advised)?;
+                output.write_with_ids(n, &scores, ids, parts)?.map_err(failed)?;
             }
         }
         let row = Row {
@@ -192,11 +190,9 @@ impl Score {
             seconds: median,
             outliers,
         };
-        if self.json {
-            text::print_json(&row)
-        } else {
-            Ok(text::print(self.report(&row, &source.describe(), repetitions, computed_in_float64, output.as_ref()))?)
-        }
+        text::report(self.json, &row, || {
+            self.report(&row, &source.describe(), repetitions, computed_in_float64, output.as_ref())
+        })
     }
 
     fn run_by(&self, by: &str, output: Option<&TableOutput>) -> anyhow::Result<()> {
@@ -234,19 +230,15 @@ impl Score {
             mean_log_likelihood: log_likelihood / (n - n_without_model) as f64,
             groups: groups.collect(),
         };
-        if self.json {
-            text::print_json(&row)?;
-        } else {
-            let mut lines = vec![
-                format!("data            {}", source.describe()),
-                format!("groups          {}, by `{by}`", text::grouped(row.n_groups as u64)),
-                format!("models          {}", self.model.display()),
-                format!("log-likelihood  {}", row.log_likelihood),
-                format!("  per sample    {}", row.mean_log_likelihood),
-            ];
-            lines.extend(output.map(|output| format!("per sample      written to {output}")));
-            text::print(lines.join("\n"))?;
-        }
+        let mut lines = vec![
+            format!("data            {}", source.describe()),
+            format!("groups          {}, by `{by}`", text::grouped(row.n_groups as u64)),
+            format!("models          {}", self.model.display()),
+            format!("log-likelihood  {}", row.log_likelihood),
+            format!("  per sample    {}", row.mean_log_likelihood),
+        ];
+        lines.extend(output.map(|output| format!("per sample      written to {output}")));
+        text::report(self.json, &row, || lines.join("\n"))?;
         divided.note_without_model();
         Ok(())
     }

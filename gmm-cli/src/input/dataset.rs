@@ -1,66 +1,57 @@
 //! Samples in memory, or in a file that is read in chunks.
 use super::noise::NoiseFile;
+use super::storage::Storage;
 use crate::terminal::text;
 use gaussmix::Error;
 use gaussmix::data::{Noise, Samples, Weights};
 use gaussmix::fit::Standardization;
-use gaussmix::io::{Data, DataFile};
+use gaussmix::io::Data;
 use std::ops::Range;
 
 /// N samples of D features that passed the checks: all values are finite and the weights usable.
 #[derive(Clone)]
-pub enum DataSet<'a> {
-    Memory(Samples<'a>),
-    File(FileSamples<'a>),
-}
-
-#[derive(Clone)]
-pub struct FileSamples<'a> {
-    file: &'a DataFile,
+pub struct DataSet<'a> {
+    data: &'a Storage,
     /// Whether NaN stands for a missing value.
     missing: bool,
     weights: Option<Weights<'a>>,
     noise: Option<&'a NoiseFile>,
-    total_weight: f64,
+    /// The samples, if they are in memory.
+    whole: Option<Samples<'a>>,
 }
 
 impl<'a> DataSet<'a> {
+    /// `weights` and `noise` are those of all samples.
+    pub fn new(data: &'a Storage, missing: bool, weights: Option<Weights<'a>>, noise: Option<&'a NoiseFile>) -> Self {
+        Self { data, missing, weights, noise, whole: None }
+    }
+
+    /// Checks data in memory, standardised with `standard`.
+    pub fn in_memory(self, standard: Option<&Standardization>) -> gaussmix::Result<(Self, Gaps)> {
+        let Storage::Memory(data) = self.data else { return Ok((self, Gaps::default())) };
+        let (all, samples) = (0..self.n_samples(), samples(data, self.missing)?);
+        let mut gaps = Gaps::default();
+        gaps.add(&samples, 0);
+        let whole = with_noise(self.weighted(samples, all.clone())?, self.noise(all)?, standard)?;
+        Ok((Self { whole: Some(whole), ..self }, gaps))
+    }
+
+    /// Returns the samples, if they are in memory.
+    pub fn whole(&self) -> Option<&Samples<'a>> {
+        self.whole.as_ref()
+    }
+
     pub fn n_samples(&self) -> usize {
-        match self {
-            Self::Memory(samples) => samples.n_samples(),
-            Self::File(data) => data.file.dim().0,
-        }
+        self.data.dim().0
     }
 
     pub fn n_features(&self) -> usize {
-        match self {
-            Self::Memory(samples) => samples.n_features(),
-            Self::File(data) => data.file.dim().1,
-        }
+        self.data.dim().1
     }
 
     /// Returns the sum of the weights; N without weights.
     pub fn total_weight(&self) -> f64 {
-        match self {
-            Self::Memory(samples) => samples.total_weight(),
-            Self::File(data) => data.total_weight,
-        }
-    }
-
-    /// Returns some of the samples. Those of a file are standardised with `standard` as they are read.
-    pub fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
-        match self {
-            Self::Memory(samples) => Ok(samples.rows(rows)),
-            Self::File(data) => data.rows(rows, standard),
-        }
-    }
-}
-
-impl<'a> FileSamples<'a> {
-    /// `weights` and `noise` are those of all samples of the file.
-    pub fn new(file: &'a DataFile, missing: bool, weights: Option<Weights<'a>>, noise: Option<&'a NoiseFile>) -> Self {
-        let total_weight = weights.as_ref().map_or(file.dim().0 as f64, Weights::total);
-        Self { file, missing, weights, noise, total_weight }
+        self.weights.as_ref().map_or(self.n_samples() as f64, Weights::total)
     }
 
     /// Reads the whole file, `rows` samples at a time, checks all values and the noise, and counts the missing values.
@@ -71,7 +62,7 @@ impl<'a> FileSamples<'a> {
         standardize: bool,
         mut progress: impl FnMut(usize),
     ) -> gaussmix::Result<(Gaps, Option<Standardization>)> {
-        let (n, d) = self.file.dim();
+        let (n, d) = self.data.dim();
         if n == 0 || d == 0 {
             return Err(Error::EmptyData { rows: n, columns: d });
         }
@@ -79,7 +70,7 @@ impl<'a> FileSamples<'a> {
         let mut gaps = Gaps::default();
         for start in (0..n).step_by(rows) {
             let part = start..n.min(start + rows);
-            let samples = read(self.file, self.missing, part.clone())?;
+            let samples = read(self.data, self.missing, part.clone())?;
             gaps.add(&samples, part.start);
             self.noise(part.clone())?;
             progress(part.end);
@@ -91,22 +82,26 @@ impl<'a> FileSamples<'a> {
         Ok((gaps, standard))
     }
 
-    fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
-        // The check found all values finite, so one that is not shows that the file has changed.
-        let start = rows.start;
-        let changed = |_| Error::Load(Box::new(self.file.changed(start)));
-        let mut data = data(self.file, rows.clone())?;
-        if let Some(standard) = standard {
-            samples(&data, self.missing).map_err(changed)?;
-            standardize(standard, &mut data);
-            return with_noise(
-                self.weighted(into_samples(data, self.missing)?, rows.clone())?,
-                self.noise(rows)?,
-                Some(standard),
-            );
+    /// Returns some of the samples. Those of a file are standardised with `standard` as they are read.
+    pub fn rows(&self, rows: Range<usize>, standard: Option<&Standardization>) -> gaussmix::Result<Samples<'a>> {
+        if let Some(whole) = &self.whole {
+            return Ok(whole.rows(rows));
         }
-        let samples = self.weighted(into_samples(data, self.missing).map_err(changed)?, rows.clone())?;
-        with_noise(samples, self.noise(rows)?, None)
+        // The check found all values finite, so one that is not shows that the file has changed.
+        let changed = |error| match self.data {
+            Storage::File(file) => Error::Load(Box::new(file.changed(rows.start))),
+            Storage::Memory(_) => error,
+        };
+        let mut data = load(self.data, rows.clone())?;
+        let samples = match standard {
+            Some(standard) => {
+                samples(&data, self.missing).map_err(changed)?;
+                standardize(standard, &mut data);
+                into_samples(data, self.missing)?
+            }
+            None => into_samples(data, self.missing).map_err(changed)?,
+        };
+        with_noise(self.weighted(samples, rows.clone())?, self.noise(rows)?, standard)
     }
 
     fn noise(&self, rows: Range<usize>) -> gaussmix::Result<Option<Noise<'a>>> {
@@ -122,7 +117,7 @@ impl<'a> FileSamples<'a> {
 }
 
 /// Gives samples, which may be standardised, their noise in the units of the data.
-pub fn with_noise<'a>(
+fn with_noise<'a>(
     samples: Samples<'a>,
     noise: Option<Noise<'a>>,
     standard: Option<&Standardization>,
@@ -197,14 +192,14 @@ impl Gaps {
     }
 }
 
-fn data(file: &DataFile, rows: Range<usize>) -> gaussmix::Result<Data> {
-    file.rows(rows).map_err(|e| Error::Load(Box::new(e)))
+fn load(data: &Storage, rows: Range<usize>) -> gaussmix::Result<Data> {
+    data.rows(rows).map_err(|e| Error::Load(Box::new(e)))
 }
 
 /// Reads samples and checks their values. An error names the row by its number in the file.
-pub fn read<'a>(file: &DataFile, missing: bool, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
+pub fn read<'a>(data: &Storage, missing: bool, rows: Range<usize>) -> gaussmix::Result<Samples<'a>> {
     let start = rows.start;
-    into_samples(data(file, rows)?, missing).map_err(|e| match e {
+    into_samples(load(data, rows)?, missing).map_err(|e| match e {
         Error::NonFiniteSample { row, column, value } => Error::NonFiniteSample { row: row + start, column, value },
         other => other,
     })

@@ -1,6 +1,6 @@
 //! Data that was read or opened, and its way to a device.
 use super::advice::{self, Treatment};
-use super::dataset::{self, DataSet, FileSamples, Gaps};
+use super::dataset::{self, DataSet, Gaps};
 use super::noise::NoiseFile;
 use super::storage::Storage;
 use super::{DataOptions, files};
@@ -152,20 +152,12 @@ impl<'a> Input<'a> {
         let (n, d) = self.data.dim();
         self.checked_weights(n)?;
         let mut content = mcmc::Fingerprint::new(n);
-        match &self.data {
-            Storage::Memory(data) => {
-                content.add(&dataset::samples(data, self.options.missing).map_err(|e| self.error(e))?);
-            }
-            Storage::File(file) => {
-                let rows = (MAX_PASS_BYTES / (8 * d.max(1))).max(1);
-                let mut line = ProgressLine::start("looking whether the data is that of the checkpoint");
-                for start in (0..n).step_by(rows) {
-                    let samples = dataset::read(file, self.options.missing, start..n.min(start + rows));
-                    let samples = samples.map_err(|e| self.error(e))?;
-                    content.add(&samples);
-                    line.rows("hashing the data", start, Some(n));
-                }
-            }
+        let rows = (MAX_PASS_BYTES / (8 * d.max(1))).max(1);
+        let mut line = ProgressLine::start("looking whether the data is that of the checkpoint");
+        for start in (0..n).step_by(rows) {
+            let samples = dataset::read(&self.data, self.options.missing, start..n.min(start + rows));
+            content.add(&samples.map_err(|e| self.error(e))?);
+            line.rows("hashing the data", start, Some(n));
         }
         let weights = self.weights.as_ref().map(|(_, w)| mcmc::Fingerprint::of_numbers(w.view()));
         let identity = Identity::default()
@@ -237,22 +229,16 @@ impl<'a> Source<'a> {
             dataset::standardize(standard, data);
         }
         let input: &'a Input<'a> = input;
-        let missing = input.options.missing;
-        let mut gaps = Gaps::default();
-        let samples = match &input.data {
-            Storage::Memory(data) => {
-                let samples = dataset::samples(data, missing).map_err(|e| input.error(e))?;
-                gaps.add(&samples, 0);
-                let noise = input.noise.as_ref().map(|noise| noise.rows(0..n)).transpose()?;
-                DataSet::Memory(dataset::with_noise(input.weighted(samples)?, noise, standardization.as_ref())?)
-            }
-            Storage::File(file) => {
-                let data = FileSamples::new(file, missing, input.checked_weights(file.dim().0)?, input.noise.as_ref());
-                let checked =
-                    data.check(plan.chunk_rows.unwrap_or(1), standardize, |rows| line.rows(&reading, rows, Some(n)));
-                (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
-                DataSet::File(data)
-            }
+        let (weights, noise) = (input.checked_weights(n)?, input.noise.as_ref());
+        let samples = DataSet::new(&input.data, input.options.missing, weights, noise);
+        let (samples, gaps) = if input.data.is_memory() {
+            samples.in_memory(standardization.as_ref()).map_err(|e| input.error(e))?
+        } else {
+            let (rows, progress) = (plan.chunk_rows.unwrap_or(1), |rows| line.rows(&reading, rows, Some(n)));
+            let checked = samples.check(rows, standardize, progress);
+            let gaps;
+            (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
+            (samples, gaps)
         };
         drop(line);
         if let Some(note) = gaps.note() {
@@ -292,8 +278,7 @@ impl<'a> Source<'a> {
     /// Returns the samples in memory and the column that identifies the rows; `None` if the data is too large for its
     /// memory, or without such a column.
     pub fn in_memory(&self) -> Option<(Samples<'a>, &'a Ids)> {
-        let DataSet::Memory(samples) = &self.samples else { return None };
-        let samples = samples.clone();
+        let samples = self.samples.whole()?.clone();
         Some((if self.options.float64 { samples.into_float64() } else { samples }, self.input.ids.as_ref()?))
     }
 
@@ -403,6 +388,11 @@ impl<'a> Source<'a> {
     pub fn advise(&self, error: Error, can_standardize: bool) -> anyhow::Error {
         let (float64, standardized) = (self.dtype() == "float64", self.standardization.is_some());
         advice::advise(error, Treatment { float64, standardized, can_standardize }, self.names())
+    }
+
+    /// Says in an error of the engine what the model of this file was evaluated over, with advice for this data.
+    pub fn failed(&self, model: &Path, error: Error) -> anyhow::Error {
+        self.advise(error, false).context(format!("{} over {}", model.display(), self.name()))
     }
 
     /// Returns the number type of an evaluation, and a line for the report if float32 data was computed in float64

@@ -1,6 +1,5 @@
 //! Numbers that were read, or a file whose rows are read when they are needed.
 use gaussmix::io::{self, ColumnSelection, Data, DataFile, Table};
-use ndarray::s;
 use std::ops::Range;
 use std::path::Path;
 
@@ -47,8 +46,7 @@ impl Storage {
     /// Copies or reads some rows.
     pub fn rows(&self, rows: Range<usize>) -> io::Result<Data> {
         match self {
-            Self::Memory(Data::F32(x)) => Ok(Data::F32(x.slice(s![rows, ..]).to_owned())),
-            Self::Memory(Data::F64(x)) => Ok(Data::F64(x.slice(s![rows, ..]).to_owned())),
+            Self::Memory(data) => Ok(data.rows(rows)),
             Self::File(file) => file.rows(rows),
         }
     }

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe instead of panicking.
-pub fn print(text: impl std::fmt::Display) -> io::Result<()> {
+pub fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", escape_control_characters(&text.to_string()))?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// Like [`print`](fn@print), for text with styles (`anstyle`), which only a terminal shows. It is not escaped, so it
@@ -77,7 +77,12 @@ pub fn escape_control_characters(text: &str) -> Cow<'_, str> {
 
 /// Prints a value to stdout as JSON.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    Ok(print(serde_json::to_string_pretty(value)?)?)
+    print(serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a report to stdout, as JSON or in words.
+pub fn report(json: bool, report: &impl Serialize, words: impl FnOnce() -> String) -> anyhow::Result<()> {
+    if json { print_json(report) } else { print(words()) }
 }
 
 /// Formats a table without rules. The first `left` columns are aligned to the left, the others to the right.

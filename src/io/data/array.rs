@@ -68,7 +68,11 @@ impl Data {
         }
     }
 
-    pub(super) fn rows(&self, rows: std::ops::Range<usize>) -> Self {
+    /// Returns some of the samples.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn rows(&self, rows: std::ops::Range<usize>) -> Self {
         match self {
             Self::F32(x) => Self::F32(x.slice(s![rows, ..]).into_owned()),
             Self::F64(x) => Self::F64(x.slice(s![rows, ..]).into_owned()),

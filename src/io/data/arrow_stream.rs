@@ -4,7 +4,7 @@ use super::arrow_ipc::check_batch;
 use super::columns::{Field, Projection};
 use super::damaged::{check_memory, damaged, guarded};
 use super::file_stamp::FileStamp;
-use super::stream::{self, Stamp, Stream};
+use super::stream::{self, ARROW, Stamp, Stream};
 use crate::io::Problem;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -14,9 +14,6 @@ use arrow_schema::{Schema, SchemaRef};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The beginning of a stream and of each of its messages, before the length of the message.
-pub(super) const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// A stream whose schema was read.
 pub(super) struct ArrowStream {
@@ -32,8 +29,8 @@ impl ArrowStream {
     pub fn is_at(path: &Path) -> Result<bool, Problem> {
         let (file, _) = FileStamp::open(path)?;
         let mut head = Vec::new();
-        file.take(CONTINUATION.len() as u64).read_to_end(&mut head).map_err(Problem::io("read it"))?;
-        Ok(head == CONTINUATION)
+        file.take(ARROW.len() as u64).read_to_end(&mut head).map_err(Problem::io("read it"))?;
+        Ok(head == ARROW)
     }
 
     /// Reads the schema. The rows of a regular file are read from the path again.
@@ -128,7 +125,7 @@ fn read_message(content: &mut dyn Read) -> Result<Option<MessageBytes>, Problem>
     }
     begun?;
     // Old streams lack the marker.
-    if bytes == CONTINUATION {
+    if bytes == ARROW {
         append(&mut bytes, 4)?;
     }
     let start = bytes.len();

@@ -14,8 +14,6 @@ mod decimal;
 mod file_stamp;
 mod files;
 mod header;
-#[cfg(not(feature = "parquet"))]
-mod no_arrow;
 pub(super) mod npy;
 mod npy_element;
 pub(super) mod npy_header;

@@ -4,15 +4,13 @@ use super::block::Block;
 use super::columns::{ColumnSelection, Field, Kind, Projection};
 use super::csv::{Csv, CsvRows};
 use super::files::{Format, is_regular};
-#[cfg(not(feature = "parquet"))]
-use super::no_arrow::{ArrowStream, BatchRows, CONTINUATION, Grouped, arrow_ipc, parquet};
 use super::npy::{self, Npy};
-use super::stream::Stream;
+use super::stream::{ARROW, Stream};
 #[cfg(feature = "parquet")]
 use super::{
     arrow::{BatchRows, Grouped},
     arrow_ipc,
-    arrow_stream::{ArrowStream, CONTINUATION},
+    arrow_stream::ArrowStream,
     parquet,
 };
 use crate::io::{Problem, extension};
@@ -21,6 +19,10 @@ use ndarray::ArrayD;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+#[cfg(not(feature = "parquet"))]
+const NO_ARROW: &str = "Parquet and Arrow files are not read, because the program was built without the feature `parquet` of the crate gaussmix; \
+                        turn it on, or convert the file to .npy or .csv";
 
 /// The number of rows counted between reports of progress.
 const STEP_ROWS: usize = 1 << 16;
@@ -45,7 +47,9 @@ pub(super) enum Content {
     Npy(Npy),
     /// An array that was read from a stream.
     Memory(Data),
+    #[cfg(feature = "parquet")]
     Grouped(Grouped),
+    #[cfg(feature = "parquet")]
     ArrowStream(ArrowStream),
     /// Text. The stream of standard input, which can be read only once, is held until the rows are read.
     Csv(Box<Csv>, Mutex<Option<Stream>>),
@@ -55,6 +59,7 @@ pub(super) enum Content {
 enum Rows {
     /// The rows are at known positions.
     Direct,
+    #[cfg(feature = "parquet")]
     Batches(BatchRows),
     Csv(Box<CsvRows>),
 }
@@ -90,7 +95,7 @@ impl Part {
 
     /// Whether its rows come from standard input or a pipe. An array from there is in memory.
     pub fn is_read_once(&self) -> bool {
-        matches!(self.content, Content::Csv(..) | Content::ArrowStream(_)) && !is_regular(&self.path)
+        self.n_rows().is_none() && !is_regular(&self.path)
     }
 
     /// Returns the number of rows, if the file says it.
@@ -98,20 +103,22 @@ impl Part {
         match &self.content {
             Content::Npy(npy) => Some(npy.shape()[0]),
             Content::Memory(data) => Some(data.dim().0),
+            #[cfg(feature = "parquet")]
             Content::Grouped(file) => Some(file.n_rows()),
-            Content::Csv(..) | Content::ArrowStream(_) => None,
+            _ => None,
         }
     }
 
     /// Returns the count of numbers for which memory may be taken before they are read: a file may claim any number of
     /// rows.
     pub fn plausible_numbers(&self) -> u64 {
-        const NUMBERS_PER_BYTE: u64 = 8;
         match &self.content {
             Content::Npy(npy) => npy.shape().iter().product::<usize>() as u64,
             Content::Memory(data) => data.n_bytes(),
-            Content::Grouped(file) => NUMBERS_PER_BYTE * file.size(),
-            Content::Csv(..) | Content::ArrowStream(_) => 0,
+            // Eight numbers for each byte.
+            #[cfg(feature = "parquet")]
+            Content::Grouped(file) => 8 * file.size(),
+            _ => 0,
         }
     }
 
@@ -143,7 +150,9 @@ impl Part {
     pub fn cursor_of(&self, projection: &Projection, number: usize, row: usize) -> Outcome<Cursor> {
         let (rows, row) = match &self.content {
             Content::Npy(_) | Content::Memory(_) => (Rows::Direct, row),
+            #[cfg(feature = "parquet")]
             Content::Grouped(file) => (Rows::Batches(file.rows(projection, row)?), row),
+            #[cfg(feature = "parquet")]
             Content::ArrowStream(stream) => (Rows::Batches(stream.rows(projection)?), 0),
             Content::Csv(csv, stream) => {
                 let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -162,10 +171,12 @@ impl Part {
         let left = row.saturating_sub(cursor.row);
         match (&mut cursor.rows, &self.content) {
             _ if left == 0 => {}
-            (Rows::Direct, _) => cursor.row = row,
+            (Rows::Direct, _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
             (Rows::Csv(rows), _) => cursor.row += rows.skip(left)?,
-            (Rows::Batches(rows), Content::ArrowStream(_)) => cursor.row += rows.skip(left)?,
-            (Rows::Batches(_), _) => *cursor = self.cursor_of(projection, cursor.part, row)?,
+            #[cfg(feature = "parquet")]
+            (Rows::Batches(_), Content::Grouped(_)) => *cursor = self.cursor_of(projection, cursor.part, row)?,
+            #[cfg(feature = "parquet")]
+            (Rows::Batches(rows), _) => cursor.row += rows.skip(left)?,
         }
         Ok(())
     }
@@ -184,6 +195,7 @@ impl Part {
     ) -> Outcome<usize> {
         let count = match (&mut cursor.rows, &self.content) {
             (Rows::Csv(rows), _) => rows.read(limit, block)?,
+            #[cfg(feature = "parquet")]
             (Rows::Batches(rows), _) => rows.read(limit, block)?,
             (Rows::Direct, Content::Npy(npy)) => {
                 let end = cursor.row.saturating_add(limit).min(npy.shape()[0]);
@@ -204,7 +216,11 @@ impl Content {
     fn open(path: &Path, selection: &ColumnSelection, first: Option<&[Field]>) -> Outcome<Self> {
         let regular = is_regular(path);
         match Format::of(path)? {
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet | Format::ArrowIpc | Format::ArrowStream => Err(Problem::format(NO_ARROW)),
+            #[cfg(feature = "parquet")]
             Format::Parquet => parquet::open(path).map(Self::Grouped),
+            #[cfg(feature = "parquet")]
             Format::ArrowIpc if regular && !ArrowStream::is_at(path)? => arrow_ipc::open(path).map(Self::Grouped),
             Format::Npy if regular && extension(path) == "npy" => {
                 let npy = Npy::open(path)?;
@@ -223,10 +239,12 @@ impl Content {
                              and name that",
                         ))
                     }
-                    Format::ArrowIpc | Format::ArrowStream => {
-                        ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
-                    }
-                    Format::Any if begins_with(&CONTINUATION) => {
+                    #[cfg(not(feature = "parquet"))]
+                    Format::Any if begins_with(&ARROW) => Err(Problem::format(NO_ARROW)),
+                    #[cfg(feature = "parquet")]
+                    Format::ArrowIpc | Format::ArrowStream | Format::Any
+                        if format != Format::Any || begins_with(&ARROW) =>
+                    {
                         ArrowStream::open(path, stream, regular).map(Self::ArrowStream)
                     }
                     _ => {
@@ -261,7 +279,9 @@ impl Content {
             Self::Npy(npy) => numbers(npy.shape()[1], npy.dtype()),
             Self::Memory(data @ Data::F32(_)) => numbers(data.dim().1, Dtype::F32),
             Self::Memory(data @ Data::F64(_)) => numbers(data.dim().1, Dtype::F64),
+            #[cfg(feature = "parquet")]
             Self::Grouped(file) => file.fields(),
+            #[cfg(feature = "parquet")]
             Self::ArrowStream(stream) => stream.fields(),
             Self::Csv(csv, _) => csv.fields(),
         }

@@ -11,6 +11,8 @@ use std::path::Path;
 const STANDARD_INPUT: &str = "-";
 /// The bytes by which a format and a separator are recognised.
 pub(super) const HEAD: u64 = 64 << 10;
+/// The beginning of a stream of Arrow IPC and of each of its messages, before the length of the message.
+pub(super) const ARROW: [u8; 4] = [0xff; 4];
 /// The marks at the beginning of a text that name its encoding.
 const UTF_8: &[u8] = b"\xef\xbb\xbf";
 const UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];

@@ -343,6 +343,7 @@ impl DataFile {
                     if part.read_of(&projection, &mut cursor, step, &mut block)? == 0 {
                         return Err(match &part.content {
                             // The rows of other files were counted.
+                            #[cfg(feature = "parquet")]
                             Content::Grouped(file) => {
                                 damaged(format_args!("it has {} rows, but claims {}", cursor.row, file.n_rows()))
                             }

@@ -203,11 +203,7 @@ impl Fit {
             seconds,
             groups: (0..n_groups).map(|group| Group::new(&models, group)).collect(),
         };
-        if self.json {
-            text::print_json(&report)?;
-        } else {
-            text::print(report.text(&source, output.as_ref()))?;
-        }
+        text::report(self.json, &report, || report.text(&source, output.as_ref()))?;
         Ok(SUCCESS)
     }
 

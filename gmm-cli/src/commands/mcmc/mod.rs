@@ -205,12 +205,9 @@ impl Mcmc {
         let share = (run.drawn() - drawn_before) as f64 / run.drawn() as f64;
         let work = Work::new(evaluations, seconds, share, summary.min_ess());
         let report = Report::new(&model, &run, &summary, work, files);
-        if self.json {
-            text::print_json(&report)?;
-        } else {
-            let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
-            text::print(report.text(evaluations, summary, source.names(), plot.as_ref()))?;
-        }
+        let evaluations = if self.sampler == SamplerName::Nuts { "gradients" } else { "evaluations" };
+        let words = || report.text(evaluations, summary, source.names(), plot.as_ref());
+        text::report(self.json, &report, words)?;
         Ok(SUCCESS)
     }
 

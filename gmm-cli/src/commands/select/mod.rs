@@ -224,11 +224,7 @@ impl Select {
             kernel: description.kernel,
             seconds,
         };
-        if self.json {
-            text::print_json(&report)?;
-        } else {
-            text::print(report.text(&source, output.as_ref(), plot.as_ref()))?;
-        }
+        text::report(self.json, &report, || report.text(&source, output.as_ref(), plot.as_ref()))?;
         report.note_largest();
         Ok(SUCCESS)
     }

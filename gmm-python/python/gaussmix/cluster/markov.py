@@ -87,7 +87,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
             self._fit(samples, checkpoint, X, lengths)
 
     def _fit(self, samples: ClusterSamples, *more: Any) -> None:
-        remote, n = samples.load().remote, samples.shape[0]
+        remote, n = samples.load(), samples.shape[0]
         rows = np.arange(n) if n <= _START else np.sort(check_random_state(self.random_state).choice(n, _START, replace=False))
         self._iterate(remote, remote.rows(rows)[0], *more)
 
@@ -98,8 +98,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
         """Return what workers answer that have loaded sequences, and the number of rows."""
         check_is_fitted(self, "startprob_")
         with ClusterSamples(self, X, weights, lengths, reset=False) as samples:
-            remote = samples._resident().remote
-            return remote.together(lambda: ask(remote)), samples.shape[0]
+            return ask(samples._resident()), samples.shape[0]
 
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
         return self._asked(lambda remote: self._sums(self._engine(), remote), X, lengths, sequence_weight)[0]
@@ -150,7 +149,4 @@ class GaussianHMM(MarkovOnWorkers, hmm.GaussianHMM):
 
 @on_workers("engine", [Engine, None], hmm.GMMHMM)
 class GMMHMM(MarkovOnWorkers, hmm.GMMHMM):
-    """A hidden Markov model of mixtures, fitted to partitions of whole sequences that an engine's workers hold.
-
-    The rest is as for :class:`GaussianHMM`.
-    """
+    """A hidden Markov model of mixtures, fitted to partitions of whole sequences as :class:`GaussianHMM` is."""

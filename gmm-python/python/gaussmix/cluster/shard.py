@@ -58,19 +58,6 @@ def decode(value: bytes) -> Any:
     return pickle.loads(value) if value else None
 
 
-#: What mixtures travel as.
-Parameters = list[bytes]
-
-
-def parameters_of(mixtures: Sequence[_core.Mixture]) -> Parameters:
-    return [bytes(mixture) for mixture in mixtures]
-
-
-def mixture_of(parameters: Parameters) -> _core.Mixture:
-    [mixture] = parameters
-    return _core.Mixture.from_bytes(mixture)
-
-
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add answers of several shards to a request whose values are sums, and return as few as possible.
 
@@ -225,17 +212,17 @@ class _Part:
 
     # The operations.
 
-    def statistics(self, parameters: Parameters) -> Any:
-        return self.opened().e_step(mixture_of(parameters))
+    def statistics(self, mixture: _core.Mixture) -> Any:
+        return self.opened().e_step(mixture)
 
-    def totals(self, parameters: Parameters) -> Any:
-        return self.opened().totals(_core.Mixtures.from_bytes(parameters))
+    def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
+        return self.opened().totals(_core.Mixtures.several(mixtures))
 
     def moments(self) -> Any:
         return _core.Standardization.of(*self.read())
 
-    def draw(self, parameters: Parameters, seed: int, first_rows: list[int], size: int) -> Any:
-        return self.opened().draw(mixture_of(parameters), seed, first_rows[self.number], size)
+    def draw(self, mixture: _core.Mixture, seed: int, first_rows: list[int], size: int) -> Any:
+        return self.opened().draw(mixture, seed, first_rows[self.number], size)
 
     def rows(self, wanted: dict[int, NDArray[np.int64]]) -> Any:
         if self.number not in wanted:
@@ -248,9 +235,9 @@ class _Part:
         labels = self._labels()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
-    def values(self, kind: str, parameters: Parameters) -> Any:
+    def values(self, kind: str, mixture: _core.Mixture) -> Any:
         """Return the scores, labels or responsibilities of the samples."""
-        return getattr(self.opened(), kind)(mixture_of(parameters))
+        return getattr(self.opened(), kind)(mixture)
 
     def sequence_values(self, model: Any, method: str, *arguments: Any) -> Any:
         """Call a method of a hidden Markov model with the sequences."""

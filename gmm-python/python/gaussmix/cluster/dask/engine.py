@@ -48,10 +48,6 @@ def _shard(options: Options) -> Shard:
     )
 
 
-def _chunk(x: Any, weights: Any, labels: Any) -> tuple[Any, Any, Any]:
-    return x, weights, labels
-
-
 def _load(shard: Shard, number: int, partition: Partition, chunk: tuple[Any, Any, Any] | None) -> Facts:
     if chunk is not None:
         x, *beside = chunk
@@ -243,7 +239,7 @@ class DaskEngine(Engine):
         for number, worker in homes.items():
             partition, chunk = self._partitions[number], chunks.get(number)
             if chunk is None and isinstance(partition.samples, Array):
-                beside = [None if part is None else part.read() for part in (partition.weights, partition.labels)]
+                beside = [_partitions.array_of(part) for part in (partition.weights, partition.labels)]
                 chunk = self._scatter((partition.samples.values, *beside), worker)
                 partition = partition._replace(samples=None, weights=None, labels=None)
             loads[number] = self._submit(worker, _load, self._shards[worker], number, partition, chunk)
@@ -255,7 +251,7 @@ class DaskEngine(Engine):
         """Have chunks of dask collections computed wherever Dask likes, and say where they are."""
         if not self.chunks:
             return {}, {}
-        chunks = [delayed(_chunk, pure=False)(*self.chunks[number]) for number in numbers]
+        chunks = [delayed(self.chunks[number], pure=False) for number in numbers]
         futures = self.client.compute(chunks)
         with self.client.as_current():
             distributed.wait(futures)

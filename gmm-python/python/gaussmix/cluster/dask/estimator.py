@@ -80,7 +80,7 @@ class Mixtures(OnDask, estimator.ClusterEstimator):
             else:
                 plan, counts = divided(engine, X, self.partition_rows)
                 chunks = [None] * len(counts)
-        check_columns(self, plan._replace(head=plan.head[:, :noise]) if isinstance(noise, int) else plan, reset=False)
+        check_columns(self, plan, False, noise)
         width = (len(self.weights_),) if operation == "responsibilities" else ()
         kind = np.dtype(np.int64) if operation == "labels" else self._value_type(plan.dtype)
         # One for all blocks.
@@ -130,10 +130,7 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
 
 @on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
 class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
-    """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
-
-    Samples, partitions and workers are as for :class:`GaussianMixture`.
-    """
+    """A Gaussian mixture, fitted by variational inference by the workers of Dask to samples as of :class:`GaussianMixture`."""
 
 
 class Likelihood(estimator.Likelihood):
@@ -233,7 +230,4 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
 
 @on_workers("client", [distributed.Client, None], hmm.GMMHMM)
 class GMMHMM(MarkovOnDask, markov.GMMHMM):
-    """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
-
-    The rest is as for :class:`GaussianHMM`.
-    """
+    """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask as :class:`GaussianHMM` is."""

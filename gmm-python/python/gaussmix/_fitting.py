@@ -305,7 +305,6 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
         return _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type, noise)
 
     def _type(self) -> np.dtype[Any]:
-        """Return the type of the attributes."""
         return on_host(self.means_).dtype
 
     def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -192,7 +192,6 @@ class Likelihood(Evaluation):
         return self._data.describe()[1]
 
     def __reduce__(self) -> Any:
-        """Refuse to be pickled: the samples are in a device."""
         raise TypeError("a Likelihood cannot be pickled; make one of the data in each process")
 
 

@@ -59,7 +59,6 @@ class RowGroups(NamedTuple):
     dtype: str
 
     def read(self) -> NDArray[Any]:
-        """Read the row groups into one array."""
         parquet = _parquet()
         with parquet.ParquetFile(self.path) as file:
             table = file.read_row_groups(range(self.first, self.last))
@@ -75,7 +74,6 @@ class Array(NamedTuple):
     values: Any
 
     def read(self) -> Any:
-        """Return the values."""
         return self.values
 
 
@@ -357,12 +355,12 @@ def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArr
     return divided
 
 
-def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0) -> list[Partition]:
-    """Divide an array of this process into partitions."""
+def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any, n_components: int) -> tuple[list[Partition], list[int]]:
+    """Divide an array of this process into partitions, and give the rows of each."""
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):
             raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
     pieces = _pieces(X.shape[0], _rows_of_each(partition_rows, X.shape[0], X.shape[1], X.dtype))
     partitions = [Partition(_rows_name(first, last, "X"), Array(X[first:last]), first=first) for first, last in pieces]
     counts = [last - first for first, last in pieces]
-    return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components))
+    return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components)), counts

@@ -100,7 +100,6 @@ class Expectations(NamedTuple):
     statistics: _core.Statistics
 
     def __add__(self, other: Any) -> Expectations:
-        """Return the sums over both."""
         return Expectations(*(a + b for a, b in zip(self, other, strict=True)))
 
 

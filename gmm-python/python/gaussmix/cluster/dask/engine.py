@@ -177,15 +177,13 @@ class DaskEngine(Engine):
         self.chunks = list(zip(parts, *of_each, strict=True))
         # Signs that there are some; the engine has them.
         weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
-        partitions, first = [], 0.0
-        for number, count in enumerate(counts):
+        partitions = []
+        for number, (count, end) in enumerate(zip(counts, np.cumsum(counts).tolist(), strict=True)):
             name, begin = f"partition {number} of X", 0
-            if not math.isnan(first + count) and count > 0:
-                begin = int(first)
-                name = f"rows {begin} to {begin + int(count) - 1} of X"
+            if not math.isnan(end) and count > 0:
+                name, begin = f"rows {int(end - count)} to {int(end) - 1} of X", int(end - count)
             partitions.append(Partition(name, None, weights, first=begin, labels=known))
-            first += count
-        return Plan(partitions, dtype, head)
+        return Plan(partitions, dtype, head, counts)
 
     # Loading
 

@@ -21,7 +21,7 @@ from ... import _core
 from ..._arrays import Floats
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
-from ..engine import Plan, agreed, divided
+from ..engine import Plan, agreed
 from ..shard import Options
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
@@ -165,8 +165,8 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     """Write a value for each sample: each rank those of its partitions, to their place in the file."""
     gm = _loaded(options, comm)
     engine = MPIEngine(comm)
-    plan, counts = divided(engine, options.data, options.partition_rows)
-    n_rows = sum(counts)
+    plan = engine._plan(options.data, None, options.partition_rows, None)
+    n_rows = sum(plan.counts)
     local = gm._local()
     local.n_jobs = engine._of_this_rank(Options(plan.dtype.str, 1, threads=options.n_jobs)).threads
     evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, _METHODS[options.values])
@@ -180,7 +180,7 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
 
     engine.together(create)
     try:
-        agreed(engine, lambda: _write(unfinished, engine, plan, counts, evaluate))
+        agreed(engine, lambda: _write(unfinished, engine, plan, evaluate))
     except BaseException:
         if engine.rank == 0:
             os.remove(unfinished)
@@ -189,10 +189,10 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     return {"samples": n_rows, "values": options.values, "output": options.output}
 
 
-def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]) -> None:
+def _write(path: str, engine: MPIEngine, plan: Plan, evaluate: Callable[[Floats], NDArray[Any]]) -> None:
     """Write the values of this rank's partitions."""
     values = np.lib.format.open_memmap(path, "r+")
-    begins = np.cumsum([0, *counts])
+    begins = np.cumsum([0, *plan.counts])
     for number in engine._own(len(plan.partitions)):
         partition = plan.partitions[number]
         try:

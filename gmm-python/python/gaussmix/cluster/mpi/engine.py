@@ -152,7 +152,7 @@ class MPIEngine(Engine):
             if resident is False:
                 raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
             x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
+            [partition], _ = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
             return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
 
         partition, kind = agreed(self, own)

@@ -251,7 +251,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> Weights:
         return None
     refuse_masked(sample_weight, "sample_weight")
     # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
-    if isinstance(sample_weight, Number) or n_samples == np.size(sample_weight) == 0:
+    if isinstance(sample_weight, Number) or n_samples == 0 and np.size(sample_weight) == 0:
         return np.full(n_samples, sample_weight, dtype=np.float64)
     weights = check_array(on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True)
     if weights.ndim != 1:

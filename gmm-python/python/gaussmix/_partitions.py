@@ -298,14 +298,14 @@ def weights_of_each(counts: Sequence[int], weights: Any, heads: Any = None) -> l
         return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
-        return _parts_of_array(checked_weights(weights, n_rows), counts)
+        return _parts(checked_weights(weights, n_rows), counts)
     for head in heads:
         if len(head.shape) != 1:
             raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
     given = sum(head.shape[0] for head in heads)
     if given != n_rows:
         raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
-    return _parts_of_files(heads, counts, np.empty(0))
+    return _parts(np.empty(0), counts, heads)
 
 
 def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads: Any = None) -> list[Beside]:
@@ -314,7 +314,7 @@ def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads:
         return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
-        return _parts_of_array(checked_labels(labels, n_rows, n_components), counts)
+        return _parts(checked_labels(labels, n_rows, n_components), counts)
     allowed = {(): "iuf", (n_components,): "b"}
     for head in heads:
         same = head.shape[1:] == heads[0].shape[1:]
@@ -327,7 +327,7 @@ def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads:
     if given != n_rows:
         raise ValueError(f"there are {given} labels, but {n_rows} samples; each sample needs one, -1 where it is not known")
     mask = len(heads[0].shape) > 1
-    return _parts_of_files(heads, counts, np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64))
+    return _parts(np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64), counts, heads)
 
 
 def with_both(partitions: Iterable[Partition], weights: Iterable[Beside], labels: Iterable[Beside]) -> list[Partition]:
@@ -335,14 +335,8 @@ def with_both(partitions: Iterable[Partition], weights: Iterable[Beside], labels
     return [part._replace(weights=w, labels=k) for part, w, k in zip(partitions, weights, labels, strict=True)]
 
 
-def _parts_of_array(values: Any, counts: Sequence[int]) -> list[Beside]:
-    """Divide values, one for each sample, among partitions of these lengths."""
-    ends = np.cumsum(counts).tolist()
-    return [Array(values[end - count : end]) for count, end in zip(counts, ends, strict=True)]
-
-
-def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArray[Any]) -> list[Beside]:
-    """Divide files of values, one for each sample, among partitions of these lengths; one without samples has `nothing`."""
+def _parts(values: Any, counts: Sequence[int], heads: Sequence[File] = ()) -> list[Beside]:
+    """Divide values, one for each sample, among partitions of these lengths: an array, or files beside the array of none."""
     divided: list[Beside] = []
     for count, end in zip(counts, np.cumsum(counts).tolist(), strict=True):
         parts, begin = [], 0
@@ -351,7 +345,7 @@ def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArr
             if first < last:
                 parts.append(Rows(head.path, first, last))
             begin += head.shape[0]
-        divided.append(parts or Array(nothing))
+        divided.append(parts or Array(values[end - count : end]))
     return divided
 
 

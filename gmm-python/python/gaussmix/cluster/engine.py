@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from sklearn.utils import check_array
 
 from .. import _partitions
-from .._arrays import na_as_nan
+from .._arrays import floats
 from .._partitions import File, Partition
 from .shard import ADDED, Answer, Facts, Options, Shard
 
@@ -49,7 +48,7 @@ class Engine(ABC):
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide samples of the kinds that the engine knows, here an array or files, and weights and labels with them."""
         if not _partitions.are_paths(X):
-            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
+            x = floats(X, [np.float64, np.float32])
             partitions, counts = _partitions.of_array(x, partition_rows, sample_weight, labels, k)
             return Plan(partitions, _partitions.common_dtype([x.dtype]), X, counts)
         files = self.files(_listed(X))

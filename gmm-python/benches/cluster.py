@@ -97,7 +97,6 @@ def time_arithmetic(out, shapes):
     from gaussmix import _core
     from gaussmix._partitions import Array
     from gaussmix.cluster import Options, Partition, Shard
-    from gaussmix.cluster.shard import parameters_of
 
     for shape in shapes:
         (k, d, kind), mixture = shape, mixture_of(*shape)
@@ -105,7 +104,7 @@ def time_arithmetic(out, shapes):
         x = np.random.default_rng(0).normal(size=(3 * n, d)).astype(np.float32)
         shard = Shard(Options("<f4", 1, device="cpu", threads=1))
         shard.load(0, Partition("one row", Array(x[:1])))
-        message = pickle.dumps((parameters_of([mixture]),), 5)
+        message = pickle.dumps((mixture,), 5)
         own = least(rounds_of(shape), lambda: shard.ask("statistics", message))
         # The difference leaves out what an E-step takes for any number of samples.
         few, many = (_core.Data(x[:m], device="cpu", threads=1) for m in (n, 3 * n))

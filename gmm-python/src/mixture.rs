@@ -4,12 +4,12 @@ use crate::bytes::{self, Magic, Read};
 use crate::errors::{exception, file_exception};
 use crate::threads::interruptible;
 use gaussmix::fit::Regularized;
-use gaussmix::io::{FitSummary, ModelOutput, read_model_with_summary};
+use gaussmix::io::{FitSummary, ModelInFile, ModelOutput, read_model_with_summary};
 use gaussmix::model::{Covariances, Order, UniformDensity};
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis, s};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use std::path::PathBuf;
 
 /// The beginning of the bytes of a mixture; its last byte is the version.
@@ -109,14 +109,19 @@ fn with_noise(
     gaussmix::model::Mixture::new(Array1::from_elem(k, 1.0 / k as f64), means, covariances)?.with_noise(weights, noise)
 }
 
-pub fn summary_to_python(py: Python<'_>, found: FitSummary) -> PyResult<Bound<'_, PyDict>> {
-    let summary = PyDict::new(py);
-    summary.set_item("converged", found.converged)?;
-    summary.set_item("n_iter", found.n_iter)?;
-    summary.set_item("lower_bound", found.lower_bound)?;
-    summary.set_item("lower_bounds", found.lower_bounds)?;
-    summary.set_item("feature_names", found.feature_names)?;
-    Ok(summary)
+/// Returns a model from a file, and the record of its fit as a dict.
+pub fn read<M: ModelInFile>(py: Python<'_>, path: PathBuf) -> PyResult<(M, Bound<'_, PyAny>)> {
+    let (model, found) = read_model_with_summary(path).map_err(file_exception)?;
+    Ok((model, pythonize::pythonize(py, &found)?))
+}
+
+/// Writes a model and the record of its fit, JSON or .npz by the name of the file.
+pub fn write(model: &impl ModelInFile, path: PathBuf, found: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let mut found: FitSummary =
+        found.map_or_else(|| Ok(FitSummary::default()), |found| pythonize::depythonize(found))?;
+    found.lower_bound = found.lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
+    let output = ModelOutput::create(path).map_err(file_exception)?;
+    output.write_with_summary(model, &found).map_err(file_exception)
 }
 
 /// One or several mixtures, to be evaluated together.
@@ -167,9 +172,8 @@ impl Mixtures {
     }
 
     #[staticmethod]
-    fn from_bytes(mixtures: Vec<Bound<'_, PyBytes>>) -> PyResult<Self> {
-        let several = mixtures.iter().map(|bytes| of_bytes(bytes.as_bytes())).collect::<PyResult<_>>()?;
-        Ok(Self(Sets::Several(several)))
+    fn several(mixtures: Vec<PyRef<'_, Mixture>>) -> Self {
+        Self(Sets::Several(mixtures.iter().map(|mixture| mixture.0.clone()).collect()))
     }
 }
 
@@ -191,6 +195,10 @@ impl Mixture {
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
         of_bytes(bytes).map(Self::from)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((PyType::new::<Self>(py).getattr("from_bytes")?, (self.__bytes__(py),)))
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -259,25 +267,14 @@ impl Mixture {
 
     /// Reads a model and the record of its fit.
     #[staticmethod]
-    fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
-        let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
-        Ok((Self(mixture), summary_to_python(py, found)?))
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<(Self, Bound<'_, PyAny>)> {
+        self::read(py, path).map(|(mixture, found)| (Self(mixture), found))
     }
 
-    /// Writes a model, JSON or .npz by the name of the file.
-    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None, feature_names=None))]
-    fn write(
-        &self,
-        path: PathBuf,
-        converged: Option<bool>,
-        n_iter: Option<u64>,
-        lower_bounds: Option<Vec<f64>>,
-        feature_names: Option<Vec<String>>,
-    ) -> PyResult<()> {
-        let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
-        let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
-        let output = ModelOutput::create(path).map_err(file_exception)?;
-        output.write_with_summary(&self.0, &summary).map_err(file_exception)
+    /// Writes a model and the record of its fit.
+    #[pyo3(signature = (path, **found))]
+    fn write(&self, path: PathBuf, found: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        self::write(&self.0, path, found)
     }
 
     #[getter]

@@ -1,10 +1,10 @@
 //! The posterior of variational inference, checked once.
 use crate::arrays::{self, NumPy, Numbers1, Numbers2, NumbersD, numbers};
 use crate::errors::{exception, file_exception};
-use crate::mixture::{Mixture, summary_to_python};
+use crate::mixture::{self, Mixture};
 use crate::statistics::{Statistics, freeze};
 use gaussmix::fit::Regularized;
-use gaussmix::io::{FitSummary, Model, ModelOutput, read_model_with_summary};
+use gaussmix::io::Model;
 use gaussmix::model::{VariationalPrior, WeightConcentrationPriorType};
 use numpy::ToPyArray;
 use pyo3::prelude::*;
@@ -64,25 +64,14 @@ impl VariationalMixture {
 
     /// Reads a model and the record of its fit.
     #[staticmethod]
-    fn read<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Self, Bound<'py, PyDict>)> {
-        let (mixture, found) = read_model_with_summary(path).map_err(file_exception)?;
-        Ok((Self(mixture), summary_to_python(py, found)?))
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<(Self, Bound<'_, PyAny>)> {
+        mixture::read(py, path).map(|(mixture, found)| (Self(mixture), found))
     }
 
-    /// Writes a model, JSON or .npz by the name of the file.
-    #[pyo3(signature = (path, converged=None, n_iter=None, lower_bounds=None, feature_names=None))]
-    fn write(
-        &self,
-        path: PathBuf,
-        converged: Option<bool>,
-        n_iter: Option<u64>,
-        lower_bounds: Option<Vec<f64>>,
-        feature_names: Option<Vec<String>>,
-    ) -> PyResult<()> {
-        let lower_bound = lower_bounds.as_ref().and_then(|bounds| bounds.last().copied());
-        let summary = FitSummary { feature_names, converged, n_iter, lower_bound, lower_bounds };
-        let output = ModelOutput::create(path).map_err(file_exception)?;
-        output.write_with_summary(&self.0, &summary).map_err(file_exception)
+    /// Writes a model and the record of its fit.
+    #[pyo3(signature = (path, **found))]
+    fn write(&self, path: PathBuf, found: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        mixture::write(&self.0, path, found)
     }
 
     fn over_regularized(&self, reg_covar: f64) -> Option<(usize, f64)> {

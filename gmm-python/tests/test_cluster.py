@@ -347,7 +347,7 @@ def test_the_sum_does_not_depend_on_its_grouping():
             rows = X[i * 10 : i * 10] if i % 4 == 3 else X[i * 10 : i * 10 + 7]
             shard.load(i, Partition(f"partition {i}", Array(rows)))
         mixture = gaussmix.GaussianMixture(2, random_state=0).fit(X[:50])._mixture()
-        message = pickle.dumps(([bytes(mixture)],))
+        message = pickle.dumps((mixture,))
         [whole] = shard.ask("statistics", message)
         single = [shard.ask("statistics", message, [i])[0] for i in range(n)]
         for _ in range(5):
@@ -547,8 +547,8 @@ def test_as_many_partitions_stay_in_a_gpu_as_its_memory_holds(files, monkeypatch
     for shard in shards:
         assert [shard.load(i, part).resident for i, part in enumerate(parts)] == [True] * 4
         loads.clear()
-        found.append([shard.ask("statistics", pickle.dumps(([bytes(mixture)],))) for _ in range(2)])
-        found[-1] += [shard.ask("values", pickle.dumps((kind, [bytes(mixture)]))) for kind in ("scores", "labels")]
+        found.append([shard.ask("statistics", pickle.dumps((mixture,))) for _ in range(2)])
+        found[-1] += [shard.ask("values", pickle.dumps((kind, mixture))) for kind in ("scores", "labels")]
         # The others are brought to the device for each of the four requests.
         assert len(loads) == (4 * (4 - stay) if shard is shards[0] else 0)
         assert shard.ask("describe", pickle.dumps(())) and all(value for *_, value in shard.ask("moments", pickle.dumps(())))

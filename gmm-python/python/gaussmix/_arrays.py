@@ -59,11 +59,7 @@ def is_plain(X: Any, n_features: int | None = None) -> TypeGuard[Floats]:
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, check_finite: bool = False) -> Floats | _core.GpuArray:
-    """Convert ``X`` as scikit-learn does, to float64 or float32 in native byte order.
-
-    Without ``check_finite`` the engine is to look for NaN, which it does anyway. An array in a GPU's memory stays
-    there.
-    """
+    """Return ``X`` as scikit-learn converts it, in float64 or float32, on its GPU if it is there; ``check_finite`` looks for NaN."""
     missing = takes_missing(estimator)
     if missing:
         X = copied_from_gpu(X, type(estimator).__name__, min_samples=min_samples)
@@ -107,10 +103,7 @@ def refuse_masked(array: Any, name: str) -> None:
 
 
 def na_as_nan(X: Any) -> Any:
-    """Replace what a mask hides, and pandas' NA among Python's objects, by NaN, as scikit-learn does in pandas' own types.
-
-    Give back all else as it is.
-    """
+    """Return ``X`` with NaN for what a mask hides, and for pandas' NA among Python's objects, as scikit-learn does in pandas' own types."""
     if isinstance(X, np.ma.MaskedArray):
         hidden, X = np.ma.getmaskarray(X), np.asarray(X)
         if hidden.any():
@@ -230,10 +223,7 @@ def rows_of_caller(order: Sequence[int] | NDArray[np.int64] | None, starts: NDAr
 
 
 def checked_labels(labels: Any, n_samples: int, n_components: int, first: int = 0) -> Labels:
-    """Check what is known about the components of samples: their numbers, -1 where unknown, or a mask of those allowed.
-
-    Errors count samples from `first`, the number of the first one.
-    """
+    """Check what is known of samples' components: numbers, -1 where unknown, or a mask of those allowed; errors count from `first`."""
     refuse_masked(labels, "labels")
     array = np.asarray(labels)
     if array.dtype == np.bool_ and array.shape == (n_samples, n_components):
@@ -260,7 +250,8 @@ def checked_weights(sample_weight: Any, n_samples: int) -> Weights:
     if sample_weight is None:
         return None
     refuse_masked(sample_weight, "sample_weight")
-    if isinstance(sample_weight, Number):
+    # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
+    if isinstance(sample_weight, Number) or n_samples == 0 and np.size(sample_weight) == 0:
         return np.full(n_samples, sample_weight, dtype=np.float64)
     weights = check_array(on_host(sample_weight), ensure_2d=False, dtype=np.float64, input_name="sample_weight", allow_nd=True)
     if weights.ndim != 1:

@@ -16,11 +16,7 @@ _AT_ONCE = 1 << 20
 
 
 def attribute_type(mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of all attributes of a mixture that was fitted to samples of this type.
-
-    It is float32 for samples in float32, if its roundings of weights, means, covariances, precisions and their Cholesky
-    factors define the same mixture each; otherwise float64.
-    """
+    """Return the type of a mixture's attributes: float32 for samples in float32, if each attribute, rounded, defines the same mixture."""
     with np.errstate(all="ignore"):
         return np.dtype(np.float32 if dtype == np.float32 and _is_held(mixture) else np.float64)
 

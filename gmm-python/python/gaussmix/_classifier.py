@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -104,8 +105,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         mixtures = [self._unfitted(n_components=k) for k in self._numbers_of_components()]
         # The samples of a class follow each other.
         order = np.argsort(codes, kind="stable")
-        ends = np.cumsum(np.bincount(codes)).tolist()
-        ranges = list(zip([0, *ends[:-1]], ends, strict=True))
+        ranges = list(pairwise([0, *np.cumsum(np.bincount(codes)).tolist()]))
         with self._task(X, y, sample_weight):
             self._fit_each(mixtures, x[order], None if weights is None else weights[order], ranges)
             for gm in mixtures:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import hmm
 from ._likelihood import Likelihood
 from ._mixture import mixture_of
 from ._start import shape_of
@@ -93,12 +92,7 @@ class Differentiable:
         self.covariance_type = covariance_type
         self._samples = samples
         self._options = {"covariance_type": covariance_type, "copy": False, **options}
-        self._likelihood = Likelihood(samples, sample_weight, **self._options)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of samples and features."""
-        return self._likelihood.shape
+        self.likelihood = Likelihood(samples, sample_weight, **self._options)
 
     def parameters(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Parameters:
         """Take weights that sum to anything, and covariances of which mirrored entries are variables of their own."""
@@ -110,22 +104,25 @@ class Differentiable:
         matrices = c.ndim == 3 or (c.ndim == 2 and is_tied)
         return Parameters(w / total, m, _symmetric(c) if matrices else c, matrices, total)
 
-    def value(self, of: Parameters) -> float:
+    def __call__(self, *parameters: ArrayLike) -> float:
         """Return the total."""
-        return float(self._likelihood(*of[:3]) + self._likelihood.total_weight * np.log(of.total))
+        of = self.parameters(*parameters)
+        return float(self.likelihood(*of[:3]) + self.likelihood.total_weight * np.log(of.total))
 
-    def with_gradient(self, of: Parameters) -> tuple[float, list[NDArray[np.float64]]]:
+    def gradient(self, *parameters: ArrayLike) -> tuple[float, list[NDArray[np.float64]]]:
         """Return the total, and its derivatives by weights, means and covariances."""
-        value, by_weights, by_means, by_covariances = self._likelihood.gradient(*of[:3])
-        value += self._likelihood.total_weight * np.log(of.total)
-        return value, [by_weights / of.total, by_means, by_covariances]
+        of = self.parameters(*parameters)
+        value, by_weights, by_means, by_covariances = self.likelihood.gradient(*of[:3])
+        return value + self.likelihood.total_weight * np.log(of.total), [by_weights / of.total, by_means, by_covariances]
 
-    def score_samples(self, of: Parameters) -> NDArray[np.float64]:
+    def score_samples(self, *parameters: ArrayLike) -> NDArray[np.float64]:
         """Return the log-likelihood of each sample, without its weight."""
-        return self._likelihood.score_samples(*of[:3]) + np.log(of.total)
+        of = self.parameters(*parameters)
+        return self.likelihood.score_samples(*of[:3]) + np.log(of.total)
 
-    def gradient_of_scores(self, factors: NDArray[np.float64], of: Parameters) -> list[NDArray[np.float64]]:
+    def gradient_of_scores(self, factors: NDArray[np.float64], *parameters: ArrayLike) -> list[NDArray[np.float64]]:
         """Return the derivatives, by the parameters, of the sum of the samples' log-likelihoods times factors of any sign."""
+        of = self.parameters(*parameters)
         gradient = [np.zeros_like(parameter) for parameter in of[:3]]
         for sign in (1.0, -1.0):
             part = np.maximum(sign * factors, 0.0)
@@ -136,23 +133,6 @@ class Differentiable:
         gradient[0] /= of.total
         return gradient
 
-    def score_function(self, of: Parameters) -> NDArray[np.float64]:
+    def score_function(self, *parameters: ArrayLike) -> NDArray[np.float64]:
         """Return the derivatives of each sample's log-likelihood by the sample."""
-        return self._likelihood.score_function(*of[:3])
-
-
-class OfSequences:
-    """The total log-likelihood of sequences under a hidden Markov model, and its derivatives by the parameters."""
-
-    def __init__(self, X: Any, lengths: Any, **options: Any) -> None:
-        self._likelihood = hmm.Likelihood(X, lengths, **options)
-
-    def parameters(self, *arrays: ArrayLike) -> list[NDArray[np.float64]]:
-        # JAX's own softmax in float32 sums to 1 within its rounding.
-        return [np.asarray(array, dtype=np.float64) for array in arrays]
-
-    def value(self, of: list[NDArray[np.float64]]) -> float:
-        return self._likelihood(*of)
-
-    def with_gradient(self, of: list[NDArray[np.float64]]) -> tuple[float, list[NDArray[np.float64]]]:
-        return self._likelihood.gradient(*of)
+        return self.likelihood.score_function(*self.parameters(*parameters)[:3])

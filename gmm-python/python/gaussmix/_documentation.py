@@ -234,17 +234,11 @@ def with_parameters_of(
 
 
 def with_documentation_of(estimator: type) -> Callable[[_Class], _Class]:
-    """Fill in docstrings as `documented` does, with the entries of an estimator's parameters in the place of that of ``**params``.
-
-    The signature says which. A parameter that the class itself has an entry for keeps that.
-    """
+    """Fill in docstrings as `documented` does; parameters of the signature without an entry have that of an estimator."""
 
     def change(cls: _Class) -> _Class:
-        return documented(cls, {**PARAMETERS, **_entries(estimator)})
+        # There is none where Python was started with -OO.
+        section = (documented(estimator).__doc__ or "").partition(_HEADING)[2].partition("\n\n")[0]
+        return documented(cls, {**PARAMETERS, **_divided(section)})
 
     return change
-
-
-def _entries(thing: Any) -> dict[str, str]:
-    """Return what the documentation says of each parameter, by name; nothing where Python was started with -OO."""
-    return _divided((documented(thing).__doc__ or "").partition(_HEADING)[2].partition("\n\n")[0])

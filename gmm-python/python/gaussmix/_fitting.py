@@ -238,7 +238,7 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
     def _best_run(self, samples: Samples, data: Evaluations, options: dict[str, Any]) -> _core.Fit:
         """Fit from each start, or go on at the mixture of an earlier fit; give the best run."""
         total_weight = data.total_weight
-        before = self._written() if self._goes_on() else None
+        before = self._current()[1] if self._goes_on() else None
         bound = None if before is None or math.isinf(self.lower_bound_) else float(self.lower_bound_)
         with ill_defined(self), _start.random_state_of(self.random_state) as random_state:
             course = Course(self, lambda _: samples.start(random_state, total_weight), samples.task, samples.dtype)
@@ -269,19 +269,11 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
     def mixture_(self) -> Mixture:
         """The mixture of the attributes `weights_`, `means_` and `covariances_`, which may have been set by hand."""
         check_is_fitted(self)
-        engine, names = self._point(), getattr(self, "feature_names_in_", None)
+        engine, names = self._current()[0], getattr(self, "feature_names_in_", None)
         named = None if names is None else tuple(map(str, names))
         if self._value is None or self._value._engine is not engine or self._value._names != named:
             self._value = Mixture._of(engine, named)
         return self._value
-
-    def _point(self) -> _core.Mixture:
-        """Return the engine's mixture of the attributes."""
-        return self._current()[0]
-
-    def _written(self) -> Any:
-        """Return what the engine has, and a file holds."""
-        return self._current()[1]
 
     def _mixture(self) -> _core.Mixture:
         """Return the mixture behind `predict_proba`. Its densities must be multiplied by exp(`_log_factor()`)."""
@@ -313,7 +305,6 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
         return _core.Mixture.from_attributes(weights, means, covariances, factors, self.covariance_type, noise)
 
     def _type(self) -> np.dtype[Any]:
-        """Return the type of the attributes."""
         return on_host(self.means_).dtype
 
     def _set_arrays(self, mixture: _core.Mixture | _core.VariationalMixture, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -344,7 +335,9 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
         """
         check_is_fitted(self)
         names = names_in_file(getattr(self, "feature_names_in_", None))
-        self._written().write(os.fspath(path), self.converged_, self.n_iter_, self.lower_bounds_, names)
+        bounds = [float(bound) for bound in self.lower_bounds_]
+        how = {"converged": bool(self.converged_), "n_iter": int(self.n_iter_), "lower_bounds": bounds, "feature_names": names}
+        self._current()[1].write(os.fspath(path), **how)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **params: Any) -> Self:

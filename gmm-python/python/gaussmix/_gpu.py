@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn import get_config
+from sklearn.utils import check_array
 
 from . import _core
 
@@ -46,7 +47,6 @@ def on_host(X: Any) -> Any:
 def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
     """Check the shape of samples in a GPU's memory, with scikit-learn's messages; the engine looks for NaN."""
     array = X if isinstance(X, _core.GpuArray) else _core.GpuArray(X)
-    shape = array.shape
     if array.ndim < 2:
         kind = "scalar" if array.ndim == 0 else f"{array.ndim}D"
         raise ValueError(
@@ -54,12 +54,8 @@ def checked(X: Any, user: str, *, min_samples: int = 1) -> _core.GpuArray:
             "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
             "array.reshape(1, -1) if it contains a single sample."
         )
-    if array.ndim > 2:
-        raise ValueError(f"Found array with dim {array.ndim}, while dim <= 2 is required by {user}.")
-    if shape[0] < min_samples:
-        raise ValueError(f"Found array with {shape[0]} sample(s) (shape={shape}) while a minimum of {min_samples} is required by {user}.")
-    if shape[1] < 1:
-        raise ValueError(f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required by {user}.")
+    # An array of this shape that takes no memory.
+    check_array(np.broadcast_to(np.float32(0.0), array.shape), ensure_all_finite=False, ensure_min_samples=min_samples, estimator=user)
     return array
 
 

@@ -37,17 +37,14 @@ class Evaluation:
     ) -> _Value:
         """Evaluate the mixture of parameters, or a mixture; with ``several`` one set of parameters or more."""
         if means is None and covariances is None:
-            return evaluate(self._data, self._of_mixtures(weights) if several else mixture_of(weights, "what is evaluated")._engine)
+            if several and isinstance(weights, list | tuple):
+                return evaluate(self._data, _core.Mixtures.several([mixture_of(one, "one of the mixtures")._engine for one in weights]))
+            mixture = mixture_of(weights, "what is evaluated")._engine
+            return evaluate(self._data, _core.Mixtures.one(mixture) if several else mixture)
         if means is None or covariances is None:
             raise TypeError("give weights, means and covariances, or a mixture alone")
         kind = _core.Mixtures if several else _core.Mixture
         return evaluate(self._data, kind(weights, means, covariances, self._covariance_type))
-
-    @staticmethod
-    def _of_mixtures(given: Any) -> _core.Mixtures:
-        if isinstance(given, list | tuple):
-            return _core.Mixtures.from_bytes([bytes(mixture_of(one, "one of the mixtures")._engine) for one in given])
-        return _core.Mixtures.one(mixture_of(given, "what is evaluated")._engine)
 
     def __call__(self, weights: Weights, means: ArrayLike | None = None, covariances: ArrayLike | None = None) -> Any:
         """Return the total log-likelihood, of one set of parameters or of each of several."""
@@ -195,7 +192,6 @@ class Likelihood(Evaluation):
         return self._data.describe()[1]
 
     def __reduce__(self) -> Any:
-        """Refuse to be pickled: the samples are in a device."""
         raise TypeError("a Likelihood cannot be pickled; make one of the data in each process")
 
 

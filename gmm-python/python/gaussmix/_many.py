@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
@@ -90,7 +91,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         with rows_of_caller(order, starts if is_joined else None):
             fits = _start.fit_many(
                 x if order is None else x[order],
-                _ranges(starts),
+                list(pairwise(starts.tolist())),
                 weights if order is None or weights is None else weights[order],
                 [template],
                 progress=_progress() if self.verbose else None,
@@ -197,7 +198,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         x: Floats = on_host(validated(template, X, reset=False))
         labels, order, starts = _ordered(groups, x.shape[0])
         sets = {
-            "ranges": _ranges(starts),
+            "ranges": list(pairwise(starts.tolist())),
             "fits": self._numbers(labels).tolist(),
             "device": template.device,
             "threads": n_threads(template.n_jobs),
@@ -301,10 +302,7 @@ def _as_groups(groups: Any) -> NDArray[Any]:
 
 
 def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int64] | None, NDArray[np.int64]]:
-    """Give the different groups, the order in which their samples follow each other, and where each begins then.
-
-    There is no order where they follow each other already.
-    """
+    """Give the different groups, the order in which their samples follow each other (None if they do), and where each begins then."""
     array = _as_groups(groups)
     if array.shape != (n_samples,):
         raise ValueError(f"groups has the shape {array.shape}; ({n_samples},) is needed, the group of each sample")
@@ -312,11 +310,6 @@ def _ordered(groups: Any, n_samples: int) -> tuple[NDArray[Any], NDArray[np.int6
     starts = np.concatenate([[0], np.cumsum(sizes)])
     order = None if np.all(numbers[1:] >= numbers[:-1]) else np.argsort(numbers, kind="stable")
     return labels, order, starts
-
-
-def _ranges(starts: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Give the first row of each group and the row after its last."""
-    return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
 def _progress() -> Callable[[int, int], None]:

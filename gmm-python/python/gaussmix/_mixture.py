@@ -161,19 +161,18 @@ class Mixture:
         made._set(engine, names)
         return made
 
-    @classmethod
-    def _of_bytes(cls, parameters: bytes, names: tuple[str, ...] | None) -> Mixture:
-        return cls._of(_core.Mixture.from_bytes(parameters), names)
-
     def __reduce__(self) -> Any:
-        return Mixture._of_bytes, (bytes(self._engine), self._names)
+        return Mixture._of, (self._engine, self._names)
+
+    def _key(self) -> tuple[bytes, tuple[str, ...] | None]:
+        return bytes(self._engine), self._names
 
     def __eq__(self, other: object) -> bool:
         """Say whether both have the same parameters, to the bit, and the same names."""
-        return self.__reduce__() == other.__reduce__() if isinstance(other, Mixture) else NotImplemented
+        return self._key() == other._key() if isinstance(other, Mixture) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.__reduce__()[1])
+        return hash(self._key())
 
     def _table(self) -> tuple[str, list[str], Iterator[list[Any]], int]:
         """Return the title, the head and the rows of the table that is printed, and the number of rows."""

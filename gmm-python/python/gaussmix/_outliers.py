@@ -133,10 +133,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
 
 
 def _threshold(scores: Floats, weights: Weights, share: float) -> float:
-    """Return the threshold below which a share of the samples lies, and as little less as can be.
-
-    It lies half way between two samples, so that rounding puts none on the other side.
-    """
+    """Return the threshold below which a share of the samples lies: half way between two, so that rounding puts none on the other side."""
     if weights is not None:
         scores, weights = scores[weights > 0], weights[weights > 0]
     order = np.argsort(scores)

@@ -72,10 +72,7 @@ def validate(estimator: Any, check: Callable[[], None]) -> None:
 
 
 def set_parameters(estimator: Any, given: Mapping[str, Any], init: Callable[..., None] | None = None) -> None:
-    """Set the parameters of an estimator, which are the local variables of its constructor.
-
-    With `init`, the constructor, its ``**params`` and the defaults of its signature are parameters too.
-    """
+    """Set an estimator's parameters: its constructor's local variables; with `init`, the constructor, ``**params`` and defaults too."""
     own = {name: value for name, value in given.items() if name not in ("self", "__class__")}
     if init is not None:
         defaults = {name: parameter.default for name, parameter in signature(init).parameters.items() if name != "self"}

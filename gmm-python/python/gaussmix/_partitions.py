@@ -1,9 +1,9 @@
 """Partitions of the samples: what one worker loads, and how files are divided into them."""
 
 import glob
+import math
 import os
 from collections.abc import Iterable, Sequence
-from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,20 +42,12 @@ class Rows(NamedTuple):
 
     def read(self) -> NDArray[Any]:
         """Read the rows, and nothing else of the file."""
-        with open(self.path, "rb") as file:
-            shape, by_columns, dtype = _npy_header(file)
-            count = self.last - self.first
-            if by_columns and len(shape) > 1:
-                if count == 0:
-                    return np.empty((0, *shape[1:]), dtype)
-                whole = np.memmap(file, dtype, "r", file.tell(), shape, "F")
-                return np.array(whole[self.first : self.last], order="C")
-            width = int(np.prod(shape[1:], dtype=np.int64))
-            file.seek(self.first * width * dtype.itemsize, os.SEEK_CUR)
-            values = np.fromfile(file, dtype, count * width)
-        if values.size != count * width:
-            raise ValueError("the file is shorter than its header says; write it again")
-        return values.reshape(count, *shape[1:])
+        x = _npy(self.path)
+        if not x.flags.c_contiguous:
+            return np.array(x[self.first : self.last], order="C")
+        shape = (self.last - self.first, *x.shape[1:])
+        begin = x.offset + self.first * math.prod(x.shape[1:]) * x.itemsize
+        return np.fromfile(self.path, x.dtype, math.prod(shape), offset=begin).reshape(shape)
 
 
 class RowGroups(NamedTuple):
@@ -67,7 +59,6 @@ class RowGroups(NamedTuple):
     dtype: str
 
     def read(self) -> NDArray[Any]:
-        """Read the row groups into one array."""
         parquet = _parquet()
         with parquet.ParquetFile(self.path) as file:
             table = file.read_row_groups(range(self.first, self.last))
@@ -77,28 +68,17 @@ class RowGroups(NamedTuple):
         return x
 
 
-class Joined(NamedTuple):
-    """Several parts, one after the other."""
-
-    parts: tuple[Rows, ...]
-
-    def read(self) -> NDArray[Any]:
-        """Read all parts."""
-        return np.concatenate([part.read() for part in self.parts])
-
-
 class Array(NamedTuple):
     """What is in memory already: an array, or a table of pandas."""
 
     values: Any
 
     def read(self) -> Any:
-        """Return the values."""
         return self.values
 
 
-#: What the samples of a partition have beside, if they have something.
-Beside = Joined | Array | None
+#: What the samples of a partition have beside, if they have something: rows of files, one after the other, or an array.
+Beside = list[Rows] | Array | None
 
 
 class Partition(NamedTuple):
@@ -109,10 +89,10 @@ class Partition(NamedTuple):
     Parameters:
     name : str -- What an error calls it, for example ``rows 0 to 9999 of x.npy``.
     samples : Rows, RowGroups, Array or None -- Where the samples are; None where the engine has them itself.
-    weights : Joined, Array or None -- Where the sample weights are, if there are any.
+    weights : list of Rows, Array or None -- Where the sample weights are, if there are any.
     units : Standardization or None -- The units that the samples are brought to.
     first : int -- The number of its first row in the array or file of which it holds rows.
-    labels : Joined, Array or None -- Where the labels of the samples are, if there are any.
+    labels : list of Rows, Array or None -- Where the labels of the samples are, if there are any.
     sequences : tuple or None -- The lengths of its sequences, or None for one, and their weights, or None; of a hidden Markov model.
     """
 
@@ -135,10 +115,7 @@ class Partition(NamedTuple):
         x = floats(self.samples.read(), dtype)
         if self.units is not None:
             x = self.units.apply(x)
-        given = _array_of(self.weights)
-        if given is None or len(given) or x.shape[0]:
-            return np.asarray(x), checked_weights(given, x.shape[0])
-        return np.asarray(x), np.empty(0)
+        return np.asarray(x), checked_weights(array_of(self.weights), x.shape[0])
 
     def known(self, n_samples: int, n_components: int) -> Labels | None:
         """Return the labels of the samples, as `fit` takes them, if there are any.
@@ -146,10 +123,10 @@ class Partition(NamedTuple):
         n_samples : int -- The number of samples.
         n_components : int -- The number of components.
         """
-        given = _array_of(self.labels)
+        given = array_of(self.labels)
         if given is None:
             return None
-        if isinstance(self.labels, Joined):
+        if isinstance(self.labels, list):
             given = _whole(given, self.first)
         return checked_labels(given, n_samples, n_components, self.first)
 
@@ -161,8 +138,10 @@ class Partition(NamedTuple):
         return RuntimeError(f"{self.name}: {type(error).__name__}: {error}") if kind is None else kind(f"{self.name}: {error}")
 
 
-def _array_of(part: Beside) -> Any:
+def array_of(part: Beside) -> Any:
     """Return what samples have beside, also a series of pandas, as an array."""
+    if isinstance(part, list):
+        return np.concatenate([rows.read() for rows in part])
     given: Any = None if part is None else part.read()
     return given.to_numpy() if hasattr(given, "to_numpy") else given
 
@@ -191,14 +170,16 @@ class File(NamedTuple):
     groups: tuple[int, ...] | None = None
 
 
-def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, whether numbers lie by columns, and the type."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = read(file)
-    if dtype.hasobject:
-        raise ValueError("the array holds Python objects; write it again as float64 or float32")
-    return shape, by_columns, dtype
+def _npy(path: str) -> np.memmap[Any, Any]:
+    """Return the array of a file, of which nothing but the header is read."""
+    try:
+        return np.lib.format.open_memmap(path, "r")
+    except ValueError as error:
+        if "Python objects" in str(error):
+            raise ValueError("the array holds Python objects; write it again as float64 or float32") from error
+        if "mmap length" in str(error):
+            raise ValueError("the file is shorter than its header says; write it again") from error
+        raise
 
 
 def _parquet() -> Any:
@@ -213,12 +194,8 @@ def inspect(path: str) -> File:
     """Read the head of a .npy or Parquet file."""
     try:
         if path.endswith(".npy"):
-            with open(path, "rb") as file:
-                shape, _, dtype = _npy_header(file)
-                size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-                if os.fstat(file.fileno()).st_size - file.tell() < size:
-                    raise ValueError("the file is shorter than its header says; write it again")
-            return File(path, shape, dtype.str)
+            x = _npy(path)
+            return File(path, x.shape, x.dtype.str)
         if path.endswith((".parquet", ".parq")):
             with _parquet().ParquetFile(path) as file:
                 schema, head = file.schema_arrow, file.metadata
@@ -321,19 +298,14 @@ def weights_of_each(counts: Sequence[int], weights: Any, heads: Any = None) -> l
         return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
-        if not isinstance(weights, Number):
-            weights = np.asarray(weights)
-        # scikit-learn's check refuses arrays of no numbers, which belong to no samples here.
-        array = checked_weights(weights, n_rows) if n_rows or np.size(weights) else np.empty(0)
-        assert array is not None
-        return _parts_of_array(array, counts)
+        return _parts(checked_weights(weights, n_rows), counts)
     for head in heads:
         if len(head.shape) != 1:
             raise ValueError(f"{head.path}: the array has the shape {head.shape}; sample weights have the shape (N,)")
     given = sum(head.shape[0] for head in heads)
     if given != n_rows:
         raise ValueError(f"sample_weight.shape == {(given,)}, expected {(n_rows,)}!")
-    return _parts_of_files(heads, counts, np.empty(0))
+    return _parts(np.empty(0), counts, heads)
 
 
 def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads: Any = None) -> list[Beside]:
@@ -342,7 +314,7 @@ def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads:
         return [None] * len(counts)
     n_rows = sum(counts)
     if heads is None:
-        return _parts_of_array(checked_labels(labels, n_rows, n_components), counts)
+        return _parts(checked_labels(labels, n_rows, n_components), counts)
     allowed = {(): "iuf", (n_components,): "b"}
     for head in heads:
         same = head.shape[1:] == heads[0].shape[1:]
@@ -355,7 +327,7 @@ def labels_of_each(counts: Sequence[int], labels: Any, n_components: int, heads:
     if given != n_rows:
         raise ValueError(f"there are {given} labels, but {n_rows} samples; each sample needs one, -1 where it is not known")
     mask = len(heads[0].shape) > 1
-    return _parts_of_files(heads, counts, np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64))
+    return _parts(np.empty((0, *heads[0].shape[1:]), np.bool_ if mask else np.int64), counts, heads)
 
 
 def with_both(partitions: Iterable[Partition], weights: Iterable[Beside], labels: Iterable[Beside]) -> list[Partition]:
@@ -363,14 +335,8 @@ def with_both(partitions: Iterable[Partition], weights: Iterable[Beside], labels
     return [part._replace(weights=w, labels=k) for part, w, k in zip(partitions, weights, labels, strict=True)]
 
 
-def _parts_of_array(values: NDArray[Any], counts: Sequence[int]) -> list[Beside]:
-    """Divide values, one for each sample, among partitions of these lengths."""
-    ends = np.cumsum(counts).tolist()
-    return [Array(values[end - count : end]) for count, end in zip(counts, ends, strict=True)]
-
-
-def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArray[Any]) -> list[Beside]:
-    """Divide files of values, one for each sample, among partitions of these lengths; one without samples has `nothing`."""
+def _parts(values: Any, counts: Sequence[int], heads: Sequence[File] = ()) -> list[Beside]:
+    """Divide values, one for each sample, among partitions of these lengths: an array, or files beside the array of none."""
     divided: list[Beside] = []
     for count, end in zip(counts, np.cumsum(counts).tolist(), strict=True):
         parts, begin = [], 0
@@ -379,16 +345,16 @@ def _parts_of_files(heads: Sequence[File], counts: Sequence[int], nothing: NDArr
             if first < last:
                 parts.append(Rows(head.path, first, last))
             begin += head.shape[0]
-        divided.append(Joined(tuple(parts)) if parts else Array(nothing))
+        divided.append(parts or Array(values[end - count : end]))
     return divided
 
 
-def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any = None, n_components: int = 0) -> list[Partition]:
-    """Divide an array of this process into partitions."""
+def of_array(X: Any, partition_rows: int | None, sample_weight: Any, labels: Any, n_components: int) -> tuple[list[Partition], list[int]]:
+    """Divide an array of this process into partitions, and give the rows of each."""
     for name, given in (("sample_weight", sample_weight), ("labels", labels)):
         if are_paths(given):
             raise ValueError(f"{name} names files, which goes with samples in files only; give an array")
     pieces = _pieces(X.shape[0], _rows_of_each(partition_rows, X.shape[0], X.shape[1], X.dtype))
     partitions = [Partition(_rows_name(first, last, "X"), Array(X[first:last]), first=first) for first, last in pieces]
     counts = [last - first for first, last in pieces]
-    return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components))
+    return with_both(partitions, weights_of_each(counts, sample_weight), labels_of_each(counts, labels, n_components)), counts

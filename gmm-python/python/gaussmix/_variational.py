@@ -185,7 +185,7 @@ class BayesianGaussianMixture(Fitting):
         return mixture, posterior, posterior.density
 
     def _posterior(self) -> _core.VariationalMixture:
-        return self._written()
+        return self._current()[1]
 
     def _log_factor(self) -> float:
         return self._posterior().log_total

@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, OfSequences, arrays_of, check_shapes
+from . import hmm
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, arrays_of, check_shapes
 from ._documentation import document
 from ._gpu import on_gpu
 from ._mixture import AnyMixture
@@ -28,7 +29,7 @@ class _Source:
 
     covariance_type: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
-    held: Differentiable | OfSequences | None = None
+    held: Differentiable | hmm.Likelihood | None = None
 
     def function(self, x: Any, sample_weight: Any) -> Any:
         """Return the function of samples."""
@@ -112,7 +113,7 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
     arrays = [jax.numpy.asarray(parameter) for parameter in arrays_of(source.covariance_type, *parameters)]
     x, sample_weight = (None if given is None else jax.numpy.asarray(given) for given in (x, sample_weight))
     # An error of the engine would come out of the midst of what JAX has compiled.
-    shape = source.held.shape if isinstance(source.held, Differentiable) else x.shape
+    shape = source.held.likelihood.shape if isinstance(source.held, Differentiable) else x.shape
     if len(shape) != 2:
         raise ValueError(f"the samples have the shape {shape}; give (n_samples, n_features)")
     weights, means, covariances = arrays
@@ -129,7 +130,8 @@ def _asked(method: str, source: _Source, shapes: Any, x: Any, sample_weight: Any
 
     def call(x: Any, sample_weight: Any, *parameters: Any) -> Any:
         function = source.function(x, sample_weight)
-        found = getattr(function, method)(function.parameters(*map(np.asarray, parameters)))
+        # JAX's own softmax in float32 sums to 1 within its rounding.
+        found = getattr(function, method)(*(np.asarray(parameter, np.float64) for parameter in parameters))
         return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
 
     return jax.pure_callback(call, shapes, x, sample_weight, *parameters, vmap_method="sequential")
@@ -157,14 +159,14 @@ def _only_once(method: str, shapes: Any) -> Any:
     return function
 
 
-_with_gradient = _only_once("with_gradient", lambda _, *parameters: (_scalar(*parameters), [_like(part) for part in parameters]))
+_with_gradient = _only_once("gradient", lambda _, *parameters: (_scalar(*parameters), [_like(part) for part in parameters]))
 _score_samples = _only_once("score_samples", lambda x, *parameters: jax.ShapeDtypeStruct(x.shape[:1], parameters[0].dtype))
 _score_function = _only_once("score_function", lambda x, *_: _like(x))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total(source: _Source, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    return _asked("value", source, _scalar(*parameters), x, sample_weight, *parameters)
+    return _asked("__call__", source, _scalar(*parameters), x, sample_weight, *parameters)
 
 
 def _forward(source: _Source, *primals: Any) -> Any:
@@ -206,7 +208,7 @@ class MarkovLogLikelihood:
     """
 
     def __init__(self, X: ArrayLike, lengths: ArrayLike | None = None, **options: Any) -> None:
-        self._source = _Source(held=OfSequences(np.asarray(X), lengths, **options))
+        self._source = _Source(held=hmm.Likelihood(np.asarray(X), lengths, **options))
 
     def __call__(
         self, startprob: ArrayLike, transmat: ArrayLike, means: ArrayLike, covars: ArrayLike, weights: ArrayLike | None = None

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, OfSequences, Parameters, arrays_of
+from . import hmm
+from ._differentiable import NO_SECOND_DERIVATIVES, Differentiable, Parameters, arrays_of
 from ._documentation import document
 from ._mixture import AnyMixture
 
@@ -99,17 +100,14 @@ class LogLikelihood:
         _refuse_transformed(*given)
         return _Function.apply(self, each, torch.is_grad_enabled(), self._x, *given)
 
-    def _parameters(self, *parameters: Tensor) -> Parameters:
-        return self._function.parameters(*map(_on_host, parameters))
-
-    def _by_samples(self, of: Parameters) -> Tensor:
+    def _by_samples(self, *parameters: NDArray[np.float64]) -> Tensor:
         """Give the derivatives of the samples' log-likelihoods by the samples, in float64 or in their type.
 
         The engine computes them. The one exception are samples on a GPU, for which it has no kernel.
         """
         if self._on_gpu:
-            return _score_function_on_gpu(self._x.detach(), of)
-        return torch.from_numpy(self._function.score_function(of)).to(self._x.device)
+            return _score_function_on_gpu(self._x.detach(), self._function.parameters(*parameters))
+        return torch.from_numpy(self._function.score_function(*parameters)).to(self._x.device)
 
 
 def log_likelihood(
@@ -160,15 +158,15 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, held: Any, each: bool, differentiated: bool, x: Tensor | None, *parameters: Tensor) -> Tensor:
         function, device = held._function, (parameters[0] if x is None else x).device
-        of = function.parameters(*map(_on_host, parameters))
+        arrays = map(_on_host, parameters)
         ctx.held, ctx.gradient = held, None
         ctx.save_for_backward(x, *parameters)
         if each:
-            return torch.from_numpy(function.score_samples(of)).to(device)
+            return torch.from_numpy(function.score_samples(*arrays)).to(device)
         if differentiated and any(ctx.needs_input_grad[4:]):
-            value, ctx.gradient = function.with_gradient(of)
+            value, ctx.gradient = function.gradient(*arrays)
         else:
-            value = function.value(of)
+            value = function(*arrays)
         return torch.tensor(value, dtype=torch.float64, device=device)
 
     @staticmethod
@@ -176,7 +174,7 @@ class _Function(torch.autograd.Function):
         held, inputs, needed = ctx.held, ctx.saved_tensors, ctx.needs_input_grad[3:]
 
         def by_samples() -> Tensor:
-            derivatives = held._by_samples(held._parameters(*inputs[1:]))
+            derivatives = held._by_samples(*map(_on_host, inputs[1:]))
             if factor.ndim == 0 and held._sample_weight is not None:
                 derivatives *= held._sample_weight[:, None]
             return derivatives.mul_(factor if factor.ndim == 0 else factor[:, None])
@@ -185,7 +183,7 @@ class _Function(torch.autograd.Function):
             factors = _on_host(factor)
             if ctx.gradient is not None:
                 return [torch.from_numpy(part * factors) for part in ctx.gradient]
-            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, held._parameters(*inputs[1:]))]
+            return [torch.from_numpy(part) for part in held._function.gradient_of_scores(factors, *map(_on_host, inputs[1:]))]
 
         def compute() -> list[Tensor | None]:
             parts: list[Tensor | None] = [by_samples() if needed[0] else None]
@@ -224,7 +222,7 @@ class MarkovLogLikelihood:
     """
 
     def __init__(self, X: Any, lengths: Any = None, **options: Any) -> None:
-        self._function = OfSequences(X, lengths, **options)
+        self._function = hmm.Likelihood(X, lengths, **options)
 
     def __call__(self, startprob: Tensor, transmat: Tensor, means: Tensor, covars: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the total log-likelihood."""

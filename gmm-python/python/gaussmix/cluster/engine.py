@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from sklearn.utils import check_array
 
 from .. import _partitions
-from .._arrays import na_as_nan
+from .._arrays import floats
 from .._partitions import File, Partition
 from .shard import ADDED, Answer, Facts, Options, Shard
 
@@ -16,11 +15,12 @@ _Value = TypeVar("_Value")
 
 
 class Plan(NamedTuple):
-    """What is to be loaded: the partitions, the type of all samples, and columns with their names but without rows."""
+    """What is to be loaded: the partitions, the type of all samples, columns with their names but without rows, and each one's rows."""
 
     partitions: list[Partition]
     dtype: np.dtype[Any]
     head: Any
+    counts: Sequence[Any] = ()
 
 
 class Engine(ABC):
@@ -48,13 +48,17 @@ class Engine(ABC):
     def _plan(self, X: Any, sample_weight: Any, partition_rows: int | None, resident: bool | None, labels: Any = None, k: int = 0) -> Plan:
         """Divide samples of the kinds that the engine knows, here an array or files, and weights and labels with them."""
         if not _partitions.are_paths(X):
-            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-            return Plan(_partitions.of_array(x, partition_rows, sample_weight, labels, k), _partitions.common_dtype([x.dtype]), X)
-        found, counts = divided(self, X, partition_rows)
+            x = floats(X, [np.float64, np.float32])
+            partitions, counts = _partitions.of_array(x, partition_rows, sample_weight, labels, k)
+            return Plan(partitions, _partitions.common_dtype([x.dtype]), X, counts)
+        files = self.files(_listed(X))
+        _partitions.check_samples(files)
+        dtype = _partitions.common_dtype(file.dtype for file in files)
+        partitions, counts = _partitions.divide(files, partition_rows, dtype)
         heads = [self.files(_listed(given)) if _partitions.are_paths(given) else None for given in (sample_weight, labels)]
         weights = _partitions.weights_of_each(counts, sample_weight, heads[0])
         known = _partitions.labels_of_each(counts, labels, k, heads[1])
-        return found._replace(partitions=_partitions.with_both(found.partitions, weights, known))
+        return Plan(_partitions.with_both(partitions, weights, known), dtype, _head_of(files[0]), counts)
 
     @abstractmethod
     def load(self, partitions: Sequence[Partition], options: Options) -> list[Facts]:
@@ -118,15 +122,6 @@ def agreed(engine: Engine, work: Callable[[], _Value]) -> _Value:
         error = raised
     engine.agree(error)
     return result
-
-
-def divided(engine: Engine, paths: Any, partition_rows: int | None) -> tuple[Plan, list[int]]:
-    """Divide files into partitions without weights; also give the rows of each."""
-    files = engine.files(_listed(paths))
-    _partitions.check_samples(files)
-    dtype = _partitions.common_dtype(file.dtype for file in files)
-    partitions, counts = _partitions.divide(files, partition_rows, dtype)
-    return Plan(partitions, dtype, _head_of(files[0])), counts
 
 
 def _listed(paths: Any) -> list[str]:

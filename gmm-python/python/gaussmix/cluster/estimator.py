@@ -22,7 +22,7 @@ from .._likelihood import Evaluation
 from .._samples import Samples
 from ..deconvolution._estimator import measurements
 from .engine import Engine, InProcess, Plan, agreed
-from .samples import ClusterSamples, Interrupts, Remote, Resident, check_facts
+from .samples import ClusterSamples, Interrupts, Remote, check_columns, check_facts
 from .shard import Options
 
 _Estimator = TypeVar("_Estimator", bound="OnWorkers")
@@ -110,12 +110,11 @@ class ClusterEstimator(OnWorkers, Fitting):
     def _samples(self, X: Any, sample_weight: Any, labels: Any = None) -> Samples:
         return ClusterSamples(self, X, sample_weight, labels)
 
-    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Resident], Any]) -> Any:
+    def _evaluate(self, X: Any, sample_weight: Any, work: Callable[[Remote], Any]) -> Any:
         """Load samples for a fitted mixture, and drop them after `work`."""
         check_is_fitted(self)
         with ClusterSamples(self, X, sample_weight, reset=False) as samples:
-            resident = samples._resident()
-            return resident.remote.together(lambda: work(resident))
+            return work(samples._resident())
 
     def _statistics(self, X: Any, sample_weight: Any, mixture: _core.Mixture) -> Any:
         return self._evaluate(X, sample_weight, lambda data: data.e_step(mixture))
@@ -135,7 +134,7 @@ class ClusterEstimator(OnWorkers, Fitting):
         return total / n
 
     def _values(self, operation: str, X: Any) -> Any:
-        values = self._evaluate(X, None, lambda data: getattr(data.data, operation)(self._mixture()))
+        values = self._evaluate(X, None, lambda data: getattr(data, operation)(self._mixture()))
         return self._typed(operation, values, getattr(X, "dtype", None))
 
     def _local(self) -> Any:
@@ -169,7 +168,8 @@ class GaussianMixture(ClusterEstimator, _estimator.GaussianMixture):
                     # The workers load them once for all.
                     samples = stack.enter_context(ClusterSamples(estimator, X, sample_weight))
                 else:
-                    samples.serve(estimator)
+                    check_columns(estimator, samples.plan, True, samples.options.noise)
+                    samples.estimator = estimator
                 yield estimator, *tried(lambda: estimator._fit(samples).total(estimator._mixture()))
 
 

@@ -13,7 +13,7 @@ from .. import _core, _partitions, hmm
 from .._partitions import Array, Partition, Rows
 from ..hmm._base import HMM, Expectations, Lengths, States, checked_lengths
 from ..hmm._base import Array as Floats
-from .engine import Engine, Plan, divided
+from .engine import Engine, Plan
 from .estimator import OnWorkers, on_workers
 from .samples import ClusterSamples, Remote
 
@@ -58,23 +58,20 @@ class MarkovOnWorkers(OnWorkers, HMM):
         local._set(self._engine() if engine is None else engine)
         return local
 
-    def _parts(self, engine: Any, X: Any) -> tuple[Plan, list[int]]:
-        """Return the parts of X as partitions, and their numbers of rows."""
-        if _partitions.are_paths(X):
-            return divided(engine, X, sys.maxsize)
-        plan = Engine._plan(engine, X, None, sys.maxsize, self.resident)
-        return plan, [len(partition.samples.read()) for partition in plan.partitions]  # type: ignore[union-attr]
+    def _parts(self, engine: Any, X: Any) -> Plan:
+        """Return the parts of X as partitions: the whole array, or each file."""
+        return Engine._plan(engine, X, None, sys.maxsize, self.resident)
 
     def _plan(self, engine: Any, X: Any, sequence_weight: Any, lengths: Any) -> Plan:
-        plan, counts = self._parts(engine, X)
-        each = of_each(lengths, counts, [partition.name for partition in plan.partitions])
+        plan = self._parts(engine, X)
+        each = of_each(lengths, plan.counts, [partition.name for partition in plan.partitions])
         weights, ends = sequence_weight, np.cumsum([len(own) for own in each])
         if weights is not None:
             weights = np.concatenate([np.ravel(part) for part in weights]) if len(weights) else np.empty(0)
             if len(weights) != ends[-1]:
                 raise ValueError(f"sequence_weight has {len(weights)} numbers for {ends[-1]} sequences")
             weights = np.split(weights, ends[:-1])
-        rows = _partitions._rows_of_each(self.partition_rows, sum(counts), plan.head.shape[1], plan.dtype)
+        rows = _partitions._rows_of_each(self.partition_rows, sum(plan.counts), plan.head.shape[1], plan.dtype)
         partitions = [
             piece
             for number, (partition, own) in enumerate(zip(plan.partitions, each, strict=True))
@@ -87,7 +84,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
             self._fit(samples, checkpoint, X, lengths)
 
     def _fit(self, samples: ClusterSamples, *more: Any) -> None:
-        remote, n = samples.load().remote, samples.shape[0]
+        remote, n = samples.load(), samples.shape[0]
         rows = np.arange(n) if n <= _START else np.sort(check_random_state(self.random_state).choice(n, _START, replace=False))
         self._iterate(remote, remote.rows(rows)[0], *more)
 
@@ -98,8 +95,7 @@ class MarkovOnWorkers(OnWorkers, HMM):
         """Return what workers answer that have loaded sequences, and the number of rows."""
         check_is_fitted(self, "startprob_")
         with ClusterSamples(self, X, weights, lengths, reset=False) as samples:
-            remote = samples._resident().remote
-            return remote.together(lambda: ask(remote)), samples.shape[0]
+            return ask(samples._resident()), samples.shape[0]
 
     def e_step(self, X: Any, lengths: Lengths = None, sequence_weight: ArrayLike | None = None) -> Expectations:
         return self._asked(lambda remote: self._sums(self._engine(), remote), X, lengths, sequence_weight)[0]
@@ -150,7 +146,4 @@ class GaussianHMM(MarkovOnWorkers, hmm.GaussianHMM):
 
 @on_workers("engine", [Engine, None], hmm.GMMHMM)
 class GMMHMM(MarkovOnWorkers, hmm.GMMHMM):
-    """A hidden Markov model of mixtures, fitted to partitions of whole sequences that an engine's workers hold.
-
-    The rest is as for :class:`GaussianHMM`.
-    """
+    """A hidden Markov model of mixtures, fitted to partitions of whole sequences as :class:`GaussianHMM` is."""

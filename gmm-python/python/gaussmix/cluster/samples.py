@@ -16,9 +16,9 @@ from .. import _core, _start
 from .._arrays import Floats, Missing, Weights, n_threads, note_missing
 from .._partitions import Partition
 from .._reports import Course
-from .._samples import Evaluations, Samples
+from .._samples import Samples
 from .engine import Engine, Plan, agreed
-from .shard import Answer, Facts, Options, Tree, decode, parameters_of
+from .shard import Answer, Facts, Options, Tree, decode
 
 _Value = TypeVar("_Value")
 
@@ -58,10 +58,22 @@ class Interrupts:
 
 
 class Remote:
-    """What `_core.Data.remote` asks for: results over the samples of all partitions."""
+    """The samples of all partitions, in the devices of the workers: what `_core.Data.remote` asks for, and `_fit` uses.
 
-    def __init__(self, engine: Engine, facts: Sequence[Facts], interrupts: Interrupts, ready: Callable[[], object] = lambda: None) -> None:
+    `own` are the samples whose labels this process wants; `n_components` is 0 unless samples have labels.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        facts: Sequence[Facts],
+        interrupts: Interrupts,
+        ready: Callable[[], object] = lambda: None,
+        own: slice = slice(None),
+        n_components: int = 0,
+    ) -> None:
         self.engine, self.facts, self.interrupts, self.ready = engine, facts, interrupts, ready
+        self.own, self.n_components = own, n_components
         sizes = [fact.n_samples for fact in facts]
         self.ends = np.cumsum(sizes)
         self.begins = self.ends - sizes
@@ -80,13 +92,16 @@ class Remote:
             raise
 
     def sum(self, operation: str, *arguments: Any) -> Any:
-        tree = Tree(len(self.facts))
-        for level, number, value in self._ask(operation, *arguments):
-            tree.add(level, number, decode(value))
-        return tree.root()
+        def added() -> Any:
+            tree = Tree(len(self.facts))
+            for level, number, value in self._ask(operation, *arguments):
+                tree.add(level, number, decode(value))
+            return tree.root()
+
+        return self.together(added)
 
     def parts(self, operation: str, *arguments: Any) -> list[Any]:
-        return [decode(value) for _, _, value in sorted(self._ask(operation, *arguments))]
+        return self.together(lambda: [decode(value) for _, _, value in sorted(self._ask(operation, *arguments))])
 
     def together(self, work: Callable[[], _Value]) -> _Value:
         """Do something that asks the workers, in one process; an error that the engine hands on without its text gets it back."""
@@ -102,17 +117,19 @@ class Remote:
     # By these names the engine calls them.
 
     def e_step(self, mixture: _core.Mixture) -> Any:
-        return self.sum("statistics", parameters_of([mixture]))
+        return self.sum("statistics", mixture)
 
     def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
-        return self.sum("totals", parameters_of(mixtures))
+        return self.sum("totals", mixtures)
 
     def _values(self, kind: str, mixture: _core.Mixture) -> Any:
-        return np.concatenate(self.parts("values", kind, parameters_of([mixture])))
+        return np.concatenate(self.parts("values", kind, mixture))
 
     scores = partialmethod(_values, "scores")
-    labels = partialmethod(_values, "labels")
     responsibilities = partialmethod(_values, "responsibilities")
+
+    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
+        return self._values("labels", mixture)[self.own]
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         order = np.argsort(indices, kind="stable")
@@ -124,7 +141,7 @@ class Remote:
         return np.ascontiguousarray(x[back]), weights[back]
 
     def draw(self, mixture: _core.Mixture, seed: int, size: int) -> Any:
-        parts = self.parts("draw", parameters_of([mixture]), seed, self.begins.tolist(), size)
+        parts = self.parts("draw", mixture, seed, self.begins.tolist(), size)
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
     def known(self, n_components: int) -> Any:
@@ -138,42 +155,20 @@ class Remote:
     def describe(self) -> Any:
         return tuple(" + ".join(sorted(set(names))) for names in zip(*self.parts("describe"), strict=True))
 
-
-class Resident(Evaluations):
-    """The samples of all partitions, in the devices of the workers."""
-
-    def __init__(self, remote: Remote, n_components: int, own: slice) -> None:
-        self.remote, self.data = remote, _core.Data.remote(remote)
-        #: The number of components where samples have labels, else 0.
-        self.n_components = n_components
-        #: The samples whose labels this process wants.
-        self.own = own
-
-    @property
-    def total_weight(self) -> float:
-        return self.remote.total_weight
-
-    def labels(self, mixture: _core.Mixture) -> NDArray[np.int64]:
-        return self.remote.together(lambda: self.data.labels(mixture))[self.own]
-
     def total(self, mixture: _core.Mixture) -> tuple[float, float]:
         """Return the total log-likelihood of the samples, and their weight."""
-        return self.remote.together(lambda: float(self.remote.totals([mixture])[0])), self.total_weight
-
-    def e_step(self, mixture: _core.Mixture) -> _core.Statistics:
-        return self.remote.together(lambda: self.data.e_step(mixture))
+        return float(self.totals([mixture])[0]), self.total_weight
 
     def fit(self, options: dict[str, Any], course: Course | None, before: Any, lower_bound: float | None, units: Any) -> _core.Fit:
         def fit() -> _core.Fit:
-            data = self.data
-            if self.n_components and before is None:
-                # The start heeds labels, which only the workers have.
-                data = _core.Data.remote(self.remote, (self.remote.known(self.n_components), self.n_components))
+            # The start heeds labels, which only the workers have.
+            labelled = self.n_components and before is None
+            data = _core.Data.remote(self, (self.known(self.n_components), self.n_components) if labelled else None)
             if course is not None:
-                course.check = self.remote.interrupts.check
+                course.check = self.interrupts.check
             return data.fit(options, course, before, lower_bound, units)
 
-        return self.remote.together(fit)
+        return self.together(fit)
 
 
 class ClusterSamples(Samples):
@@ -196,9 +191,7 @@ class ClusterSamples(Samples):
 
         def planned() -> Plan:
             found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
-            if isinstance(noise, int):
-                found = found._replace(head=found.head[:, :noise])
-            check_columns(estimator, found, reset)
+            check_columns(estimator, found, reset, noise)
             return found
 
         self.plan = agreed(self.engine, planned)
@@ -221,19 +214,14 @@ class ClusterSamples(Samples):
         check_facts(self.facts, self.plan.partitions, 2 if reset else 1, type(estimator).__name__)
         self.shape = (sum(fact.n_samples for fact in self.facts), self.facts[0].n_features)
 
-    def serve(self, estimator: Any) -> None:
-        """Let another estimator, which differs in what does not concern the samples, fit to them."""
-        check_columns(estimator, self.plan, True)
-        self.estimator = estimator
-
-    def load(self) -> Resident:
+    def load(self) -> Remote:
         self.units = None
         if self.estimator.missing:
             note_missing(_missing_of_all(self.facts))
         self.interrupts.hold()
         return self._resident()
 
-    def _resident(self, partitions: list[Partition] | None = None) -> Resident:
+    def _resident(self, partitions: list[Partition] | None = None) -> Remote:
         """Give the samples, in the units of these partitions, which are loaded again where the engine has others."""
         wanted = self.plan.partitions if partitions is None else partitions
 
@@ -242,10 +230,11 @@ class ClusterSamples(Samples):
                 self.engine.load(wanted, self.options)
                 self.loaded = wanted
 
-        self.remote = Remote(self.engine, self.facts, self.interrupts, ready)
-        return Resident(self.remote, self.options.n_components, self.estimator._own_rows(self))
+        own = self.estimator._own_rows(self)
+        self.remote = Remote(self.engine, self.facts, self.interrupts, ready, own, self.options.n_components)
+        return self.remote
 
-    def standardize(self) -> Resident:
+    def standardize(self) -> Remote:
         self.units = self.remote.sum("moments")
         return self._resident([partition._replace(units=self.units) for partition in self.plan.partitions])
 
@@ -261,10 +250,11 @@ class ClusterSamples(Samples):
             raise KeyboardInterrupt
 
 
-def check_columns(estimator: Any, planned: Plan, reset: bool) -> None:
-    """Check that an estimator knows the columns of the samples, or have it learn them."""
-    _check_feature_names(estimator, planned.head, reset=reset)
-    _check_n_features(estimator, planned.head, reset=reset)
+def check_columns(estimator: Any, planned: Plan, reset: bool, noise: Any = None) -> None:
+    """Check that an estimator knows the columns of the samples, but for those of their noise, or have it learn them."""
+    head = planned.head[:, :noise] if isinstance(noise, int) else planned.head
+    _check_feature_names(estimator, head, reset=reset)
+    _check_n_features(estimator, head, reset=reset)
 
 
 def _missing_of_all(facts: Sequence[Facts]) -> Missing:

@@ -58,19 +58,6 @@ def decode(value: bytes) -> Any:
     return pickle.loads(value) if value else None
 
 
-#: What mixtures travel as.
-Parameters = list[bytes]
-
-
-def parameters_of(mixtures: Sequence[_core.Mixture]) -> Parameters:
-    return [bytes(mixture) for mixture in mixtures]
-
-
-def mixture_of(parameters: Parameters) -> _core.Mixture:
-    [mixture] = parameters
-    return _core.Mixture.from_bytes(mixture)
-
-
 def merge(answers: Iterable[Answer], n_partitions: int) -> list[Answer]:
     """Add answers of several shards to a request whose values are sums, and return as few as possible.
 
@@ -152,8 +139,9 @@ class _Part:
 
     def __init__(self, number: int, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
         self.number, self.partition, self.options = number, partition, options
-        x, weights = partition.read(np.dtype(options.dtype))
-        labels = partition.known(x.shape[0], options.n_components)
+        #: Samples, weights and labels in memory.
+        self.held: tuple[Floats, Weights, Labels | None] | None = None
+        x, weights, labels = self.read()
         beside = weights if partition.sequences is None else partition.sequences[1]
         total = float(x.shape[0]) if beside is None else float(np.sum(beside))
         measured, _ = self._split(x)
@@ -161,7 +149,6 @@ class _Part:
         self.facts = Facts(x.shape[0], measured.shape[1], total, resident, missing)
         # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights, labels)
-        #: Samples, weights and labels in memory.
         self.held = (x, weights, labels) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
@@ -209,48 +196,45 @@ class _Part:
                 raise ValueError(f"{message}\n{error}") from error
             raise
 
-    def read(self) -> tuple[Floats, Weights]:
-        """Give samples and weights; those that are not resident are read again."""
-        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held[:2]
-
-    def _labels(self) -> Labels | None:
-        """Give the labels of the samples, if there are any; those that are not resident are read again."""
+    def read(self) -> tuple[Floats, Weights, Labels | None]:
+        """Give samples, weights and labels; those that are not resident are read again."""
         if self.held is not None:
-            return self.held[2]
-        return self.partition.known(self.facts.n_samples, self.options.n_components)
+            return self.held
+        x, weights = self.partition.read(np.dtype(self.options.dtype))
+        return x, weights, self.partition.known(len(x), self.options.n_components)
 
     def opened(self) -> Any:
         """Give the samples in the device, to which those that do not stay there are brought."""
-        return self._data(*self.read(), self._labels()) if self.data is None else self.data
+        return self._data(*self.read()) if self.data is None else self.data
 
     # The operations.
 
-    def statistics(self, parameters: Parameters) -> Any:
-        return self.opened().e_step(mixture_of(parameters))
+    def statistics(self, mixture: _core.Mixture) -> Any:
+        return self.opened().e_step(mixture)
 
-    def totals(self, parameters: Parameters) -> Any:
-        return self.opened().totals(_core.Mixtures.from_bytes(parameters))
+    def totals(self, mixtures: Sequence[_core.Mixture]) -> Any:
+        return self.opened().totals(_core.Mixtures.several(mixtures))
 
     def moments(self) -> Any:
-        return _core.Standardization.of(*self.read())
+        return _core.Standardization.of(*self.read()[:2])
 
-    def draw(self, parameters: Parameters, seed: int, first_rows: list[int], size: int) -> Any:
-        return self.opened().draw(mixture_of(parameters), seed, first_rows[self.number], size)
+    def draw(self, mixture: _core.Mixture, seed: int, first_rows: list[int], size: int) -> Any:
+        return self.opened().draw(mixture, seed, first_rows[self.number], size)
 
     def rows(self, wanted: dict[int, NDArray[np.int64]]) -> Any:
         if self.number not in wanted:
             return None
-        x, weights = self.read()
+        x, weights, _ = self.read()
         rows = wanted[self.number]
         return self._split(x[rows])[0].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
 
     def known(self) -> Any:
-        labels = self._labels()
+        _, _, labels = self.read()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
-    def values(self, kind: str, parameters: Parameters) -> Any:
+    def values(self, kind: str, mixture: _core.Mixture) -> Any:
         """Return the scores, labels or responsibilities of the samples."""
-        return getattr(self.opened(), kind)(mixture_of(parameters))
+        return getattr(self.opened(), kind)(mixture)
 
     def sequence_values(self, model: Any, method: str, *arguments: Any) -> Any:
         """Call a method of a hidden Markov model with the sequences."""
@@ -295,7 +279,6 @@ class Shard:
             self._device_memory = _core.free_gpu_memory(options.device)
 
     def __reduce__(self) -> Any:
-        """Give a shard without partitions."""
         return Shard, (self.options,)
 
     def load(self, number: int, partition: Partition) -> Facts:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
 from sklearn.mixture import GaussianMixture as ScikitLearn
 from sklearn.utils import check_random_state
 
@@ -117,7 +118,7 @@ class _Fit:
         scatter = sums.scatter + sums.counts[:, np.newaxis, np.newaxis] * delta[:, :, np.newaxis] * delta[:, np.newaxis]
         log_det = np.linalg.slogdet(V)[1] + means.shape[1] * np.log(2 * np.pi)
         spread = 0.5 * (np.einsum("kij,kij->k", np.linalg.inv(V), scatter) + sums.counts * log_det)
-        split = (r * np.log(np.where(r > 0.0, r, 1.0))).sum(axis=0) + spread
+        split = xlogy(r, r).sum(axis=0) + spread
         pairs = sorted(combinations(numbers, 2), key=lambda pair: -merge[pair])
         return [(j, k, s) for j, k in pairs for s in sorted(set(numbers) - {j, k}, key=lambda s: -split[s])]
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -99,7 +100,6 @@ class Expectations(NamedTuple):
     statistics: _core.Statistics
 
     def __add__(self, other: Any) -> Expectations:
-        """Return the sums over both."""
         return Expectations(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -131,6 +131,10 @@ class HMM(Watched):
     n_iter: int
     monitor_: ConvergenceMonitor
     _stream: _core.SequenceStream | None
+    #: Of each class: the engine's model of the attributes, what starts a fit, and the priors as the engine takes them.
+    _engine: Callable[[], _core.HiddenMarkov]
+    _init: Callable[[Array, Any], None]
+    _priors: Callable[[], dict[str, Any]]
     #: Whether a random number decides on the component of a state, even the only one.
     _draws_components = False
     #: Whether covariances have mclust's models too.
@@ -155,18 +159,9 @@ class HMM(Watched):
     def _check(self) -> None:
         self._engine()
 
-    def _engine(self) -> _core.HiddenMarkov:
-        raise NotImplementedError
-
     def _set(self, engine: _core.HiddenMarkov) -> None:
         """Set the attributes to those of the engine's model."""
         self.startprob_, self.transmat_ = engine.startprob, engine.transmat
-
-    def _init(self, X: Array, lengths: Any) -> None:
-        raise NotImplementedError
-
-    def _priors(self) -> dict[str, Any]:
-        raise NotImplementedError
 
     def _prior(self, scatter: Array, divisor: Array, *n_mix: int) -> dict[str, Any]:
         """Return the prior as the engine takes it, with what is added to sums of squares and to the numbers of their rows."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from .._pictures import axes_of
 from ._models import Model
@@ -36,9 +37,9 @@ class clustCombi:
         self.MclustOutput, z = object, object.z
         self.combiz, self.combiM = {object.G: z}, {object.G: np.eye(object.G)}
         for k in range(object.G - 1, 0, -1):
-            own = _x_log_x(z).sum(axis=0)
+            own = xlogy(z, z).sum(axis=0)
             pairs = list(combinations(range(k + 1), 2))
-            gains = [_x_log_x(z[:, a] + z[:, b]).sum() - (own[a] + own[b]) for a, b in pairs]
+            gains = [xlogy(z[:, a] + z[:, b], z[:, a] + z[:, b]).sum() - (own[a] + own[b]) for a, b in pairs]
             a, b = pairs[int(np.argmax(gains))]
             merge = np.delete(np.eye(k + 1), b, axis=0)
             merge[a, b] = 1.0
@@ -46,7 +47,7 @@ class clustCombi:
             self.combiM[k], self.combiz[k] = merge, z
         self.combiM, self.combiz = dict(sorted(self.combiM.items())), dict(sorted(self.combiz.items()))
         self.classification = {k: z.argmax(axis=1) + 1 for k, z in self.combiz.items()}
-        self.entropy = np.array([-_x_log_x(z).sum() for z in self.combiz.values()])
+        self.entropy = np.array([-xlogy(z, z).sum() for z in self.combiz.values()])
 
     def plot(self, reg: int = 2, ax: Any = None) -> Any:
         """Draw the entropy over the number of clusters, and the lines of `clustCombiOptim`, and return the axes of matplotlib.
@@ -57,7 +58,7 @@ class clustCombi:
         ax.plot(numbers, self.entropy, "o")
         for part in pairwise(_bends(self.entropy, reg)):
             at = numbers[part[0] : part[1] + 1]
-            ax.plot(at, np.polyval(_line(at, self.entropy[part[0] : part[1] + 1]), at), "C3--")
+            ax.plot(at, np.polyval(np.polyfit(at, self.entropy[part[0] : part[1] + 1], 1), at), "C3--")
         ax.set(xlabel="number of clusters", ylabel="entropy", xticks=numbers)
         return ax
 
@@ -91,18 +92,7 @@ def _bends(entropy: NDArray[np.float64], reg: int) -> list[int]:
 
     def squares(part: tuple[int, int]) -> float:
         x, y = at[part[0] : part[1] + 1], entropy[part[0] : part[1] + 1]
-        return float(np.sum((np.polyval(_line(x, y), x) - y) ** 2))
+        return float(np.sum((np.polyval(np.polyfit(x, y, 1), x) - y) ** 2))
 
     ways = [[0, *inner, last] for inner in combinations(range(1, last), reg - 1)]
     return min(ways, key=lambda ends: sum(map(squares, pairwise(ends))))
-
-
-def _line(x: NDArray[Any], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return slope and height of the line of least squares."""
-    slope = np.sum((x - x.mean()) * (y - y.mean())) / np.sum((x - x.mean()) ** 2)
-    return np.array([slope, y.mean() - slope * x.mean()])
-
-
-def _x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return x log x, 0 at 0."""
-    return x * np.log(np.where(x > 0.0, x, 1.0))

@@ -48,10 +48,6 @@ def _shard(options: Options) -> Shard:
     )
 
 
-def _chunk(x: Any, weights: Any, labels: Any) -> tuple[Any, Any, Any]:
-    return x, weights, labels
-
-
 def _load(shard: Shard, number: int, partition: Partition, chunk: tuple[Any, Any, Any] | None) -> Facts:
     if chunk is not None:
         x, *beside = chunk
@@ -181,15 +177,13 @@ class DaskEngine(Engine):
         self.chunks = list(zip(parts, *of_each, strict=True))
         # Signs that there are some; the engine has them.
         weights, known = (None if given is None else Array(None) for given in (sample_weight, labels))
-        partitions, first = [], 0.0
-        for number, count in enumerate(counts):
+        partitions = []
+        for number, (count, end) in enumerate(zip(counts, np.cumsum(counts).tolist(), strict=True)):
             name, begin = f"partition {number} of X", 0
-            if not math.isnan(first + count) and count > 0:
-                begin = int(first)
-                name = f"rows {begin} to {begin + int(count) - 1} of X"
+            if not math.isnan(end) and count > 0:
+                name, begin = f"rows {int(end - count)} to {int(end) - 1} of X", int(end - count)
             partitions.append(Partition(name, None, weights, first=begin, labels=known))
-            first += count
-        return Plan(partitions, dtype, head)
+        return Plan(partitions, dtype, head, counts)
 
     # Loading
 
@@ -243,7 +237,7 @@ class DaskEngine(Engine):
         for number, worker in homes.items():
             partition, chunk = self._partitions[number], chunks.get(number)
             if chunk is None and isinstance(partition.samples, Array):
-                beside = [None if part is None else part.read() for part in (partition.weights, partition.labels)]
+                beside = [_partitions.array_of(part) for part in (partition.weights, partition.labels)]
                 chunk = self._scatter((partition.samples.values, *beside), worker)
                 partition = partition._replace(samples=None, weights=None, labels=None)
             loads[number] = self._submit(worker, _load, self._shards[worker], number, partition, chunk)
@@ -255,7 +249,7 @@ class DaskEngine(Engine):
         """Have chunks of dask collections computed wherever Dask likes, and say where they are."""
         if not self.chunks:
             return {}, {}
-        chunks = [delayed(_chunk, pure=False)(*self.chunks[number]) for number in numbers]
+        chunks = [delayed(self.chunks[number], pure=False) for number in numbers]
         futures = self.client.compute(chunks)
         with self.client.as_current():
             distributed.wait(futures)

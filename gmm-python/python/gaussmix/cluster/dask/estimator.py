@@ -18,7 +18,7 @@ from ... import _estimator, _partitions, _variational, deconvolution, hmm
 from ..._partitions import Array, Partition
 from ...deconvolution import Measurements
 from .. import estimator, markov
-from ..engine import Plan, divided
+from ..engine import Plan
 from ..estimator import on_workers
 from ..samples import check_columns
 from .engine import DaskEngine, is_array, is_frame
@@ -71,16 +71,10 @@ class Mixtures(OnDask, estimator.ClusterEstimator):
         local.n_jobs = 1
         # Blocks are arrays, whose columns have no names.
         local.__dict__.pop("feature_names_in_", None)
-        counts: Any
         with closing(self._planner(X)) as engine:
-            if hasattr(X, "dask"):
-                plan = DaskEngine._plan(engine, X, None, None, None)
-                counts = X.chunks[0] if is_array(X) else [math.nan] * len(plan.partitions)
-                chunks = [chunk for chunk, *_ in engine.chunks]
-            else:
-                plan, counts = divided(engine, X, self.partition_rows)
-                chunks = [None] * len(counts)
-        check_columns(self, plan._replace(head=plan.head[:, :noise]) if isinstance(noise, int) else plan, reset=False)
+            plan = DaskEngine._plan(engine, X, None, None if hasattr(X, "dask") else self.partition_rows, None)
+            chunks = [chunk for chunk, *_ in engine.chunks] or [None] * len(plan.partitions)
+        check_columns(self, plan, False, noise)
         width = (len(self.weights_),) if operation == "responsibilities" else ()
         kind = np.dtype(np.int64) if operation == "labels" else self._value_type(plan.dtype)
         # One for all blocks.
@@ -89,7 +83,7 @@ class Mixtures(OnDask, estimator.ClusterEstimator):
         return dask.array.concatenate(
             [
                 dask.array.from_delayed(values(partition, chunk, plan.dtype.str, evaluate), (count, *width), kind)
-                for partition, chunk, count in zip(plan.partitions, chunks, counts, strict=True)
+                for partition, chunk, count in zip(plan.partitions, chunks, plan.counts, strict=True)
             ]
         )
 
@@ -130,10 +124,7 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
 
 @on_workers("client", [distributed.Client, None], _variational.BayesianGaussianMixture)
 class BayesianGaussianMixture(Mixtures, estimator.BayesianGaussianMixture):
-    """A Gaussian mixture, fitted by variational inference by the workers of a cluster of Dask.
-
-    Samples, partitions and workers are as for :class:`GaussianMixture`.
-    """
+    """A Gaussian mixture, fitted by variational inference by the workers of Dask to samples as of :class:`GaussianMixture`."""
 
 
 class Likelihood(estimator.Likelihood):
@@ -180,13 +171,13 @@ def _pair(x: Any, partition: Partition, method: Callable[..., Any], more: Any) -
 class MarkovOnDask(OnDask, markov.MarkovOnWorkers):
     """What the models have in common."""
 
-    def _parts(self, engine: Any, X: Any) -> tuple[Plan, list[int]]:
+    def _parts(self, engine: Any, X: Any) -> Plan:
         if not hasattr(X, "dask"):
             return super()._parts(engine, X)
         if is_array(X) and math.isnan(X.shape[0]):
             X = X.copy().compute_chunk_sizes()
         plan = DaskEngine._plan(engine, X, None, None, self.resident)
-        return plan, list(X.map_partitions(len).compute() if is_frame(X) else X.chunks[0])
+        return plan._replace(counts=list(X.map_partitions(len).compute())) if is_frame(X) else plan
 
     def _plan(self, engine: Any, X: Any, sequence_weight: Any, lengths: Any) -> Plan:
         if isinstance(lengths, str):
@@ -233,7 +224,4 @@ class GaussianHMM(MarkovOnDask, markov.GaussianHMM):
 
 @on_workers("client", [distributed.Client, None], hmm.GMMHMM)
 class GMMHMM(MarkovOnDask, markov.GMMHMM):
-    """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask.
-
-    The rest is as for :class:`GaussianHMM`.
-    """
+    """A hidden Markov model of mixtures, fitted by the workers of a cluster of Dask as :class:`GaussianHMM` is."""

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_n_features
 
-from ... import _core, _estimator, _variational
+from ... import _core
 from ..._arrays import Floats
 from ..._reports import Iteration
 from ..._select import CRITERIA, select
-from ..engine import Plan, agreed, divided
+from ..engine import Plan, agreed
 from ..shard import Options
 from .engine import NAP, MPIEngine, ignore_interrupts, world
 from .estimator import BayesianGaussianMixture, GaussianMixture
@@ -46,15 +46,15 @@ def _parsed(arguments: Sequence[str] | None, comm: Any) -> SimpleNamespace | int
     return found["code"] if "text" in found else SimpleNamespace(**found)
 
 
-def _estimator_of(
-    options: SimpleNamespace, comm: Any, show: Callable[[Iteration], None] | None = None, kind: type[Either] = GaussianMixture
-) -> Either:
-    """Make an estimator with the parameters that a command has options for."""
-    params = {name: getattr(options, name) for name in ("device", "n_jobs", "partition_rows", "missing")}
-    if show is not None:
-        params |= {"random_state": 0, **options.params, "resident": {"auto": None, "yes": True, "no": False}[options.resident]}
-        params["callback"] = show if options.verbose else None
-    return kind(comm=comm, **params)
+def _estimator_of(options: SimpleNamespace, comm: Any, show: Callable[[Iteration], None], kind: type[Either] = GaussianMixture) -> Either:
+    """Make an estimator with the parameters that a command of a fit has options for."""
+    params = {"random_state": 0, **options.params, "resident": {"auto": None, "yes": True, "no": False}[options.resident]}
+    return kind(comm=comm, callback=show if options.verbose else None, **_common(options), **params)
+
+
+def _common(options: SimpleNamespace) -> dict[str, Any]:
+    """Return the parameters that all commands have options for."""
+    return {name: getattr(options, name) for name in ("device", "n_jobs", "partition_rows", "missing")}
 
 
 def _show(iteration: Iteration, what: str = "") -> None:
@@ -98,7 +98,8 @@ def _fit(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
         gm.set_params(**shape)
     else:
         before = MPIEngine(comm).together(lambda: _start_of(gm, shape, options))
-        gm.set_params(warm_start=True, **_shape_of(before))
+        names = ("n_components", "covariance_type", "weight_concentration_prior_type")
+        gm.set_params(warm_start=True, **{name: getattr(before, name) for name in names if hasattr(before, name)})
         gm._take_fit(before)
     prior = np.array(options.params.get("covariance_prior", ()))
     d = math.isqrt(prior.size)
@@ -145,22 +146,12 @@ def _start_of(gm: Either, shape: dict[str, Any], options: SimpleNamespace) -> An
 def _loaded(options: SimpleNamespace, comm: Any) -> Either:
     """Give all ranks the model, which rank 0 reads: the posterior, where the file has one."""
 
-    def read() -> Any:
-        has_posterior = _core.VariationalMixture.is_in(options.model)
-        return (_variational.BayesianGaussianMixture if has_posterior else _estimator.GaussianMixture).load(options.model)
+    def read() -> Either:
+        kind = BayesianGaussianMixture if _core.VariationalMixture.is_in(options.model) else GaussianMixture
+        return kind.load(options.model, **_common(options))
 
-    local = MPIEngine(comm).together(read)
-    kind = BayesianGaussianMixture if isinstance(local, _variational.BayesianGaussianMixture) else GaussianMixture
-    gm = _estimator_of(options, comm, kind=kind)
-    gm.set_params(**_shape_of(local))
-    gm._take_fit(local)
-    return gm
-
-
-def _shape_of(gm: Any) -> dict[str, Any]:
-    """Give the parameters that a fitted model, read from a file, says."""
-    names = ("n_components", "covariance_type", "weight_concentration_prior_type")
-    return {name: getattr(gm, name) for name in names if hasattr(gm, name)}
+    gm: Either = MPIEngine(comm).together(read)
+    return gm.set_params(comm=comm)
 
 
 def _score(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
@@ -174,8 +165,8 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     """Write a value for each sample: each rank those of its partitions, to their place in the file."""
     gm = _loaded(options, comm)
     engine = MPIEngine(comm)
-    plan, counts = divided(engine, options.data, options.partition_rows)
-    n_rows = sum(counts)
+    plan = engine._plan(options.data, None, options.partition_rows, None)
+    n_rows = sum(plan.counts)
     local = gm._local()
     local.n_jobs = engine._of_this_rank(Options(plan.dtype.str, 1, threads=options.n_jobs)).threads
     evaluate: Callable[[Floats], NDArray[Any]] = getattr(local, _METHODS[options.values])
@@ -189,7 +180,7 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
 
     engine.together(create)
     try:
-        agreed(engine, lambda: _write(unfinished, engine, plan, counts, evaluate))
+        agreed(engine, lambda: _write(unfinished, engine, plan, evaluate))
     except BaseException:
         if engine.rank == 0:
             os.remove(unfinished)
@@ -198,10 +189,10 @@ def _predict(options: SimpleNamespace, comm: Any) -> dict[str, Any]:
     return {"samples": n_rows, "values": options.values, "output": options.output}
 
 
-def _write(path: str, engine: MPIEngine, plan: Plan, counts: Sequence[int], evaluate: Callable[[Floats], NDArray[Any]]) -> None:
+def _write(path: str, engine: MPIEngine, plan: Plan, evaluate: Callable[[Floats], NDArray[Any]]) -> None:
     """Write the values of this rank's partitions."""
     values = np.lib.format.open_memmap(path, "r+")
-    begins = np.cumsum([0, *counts])
+    begins = np.cumsum([0, *plan.counts])
     for number in engine._own(len(plan.partitions)):
         partition = plan.partitions[number]
         try:

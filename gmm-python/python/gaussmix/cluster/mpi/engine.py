@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
 
 from ... import _core, _partitions
-from ..._arrays import na_as_nan
+from ..._arrays import floats
 from ..._partitions import Array, File, Partition
 from ..engine import Engine, Plan, agreed
 from ..shard import Answer, Facts, Options, Shard, merge
@@ -151,8 +150,8 @@ class MPIEngine(Engine):
                 raise ValueError("this rank names files, but others give arrays; all ranks must do the same")
             if resident is False:
                 raise ValueError("resident=False needs files, which can be read again; an array is in memory anyway")
-            x = check_array(na_as_nan(X), dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=0)
-            [partition] = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
+            x = floats(X, [np.float64, np.float32])
+            [partition], _ = _partitions.of_array(x, max(1, x.shape[0]), sample_weight, labels, k)
             return partition._replace(name=f"the samples of rank {self.rank}"), x.dtype
 
         partition, kind = agreed(self, own)

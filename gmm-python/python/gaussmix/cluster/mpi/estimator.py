@@ -151,7 +151,4 @@ class GaussianHMM(MarkovOnMPI, markov.GaussianHMM):
 
 @on_workers("comm", "no_validation", hmm.GMMHMM)
 class GMMHMM(MarkovOnMPI, markov.GMMHMM):
-    """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator.
-
-    The rest is as for :class:`GaussianHMM`.
-    """
+    """A hidden Markov model of mixtures, fitted by the ranks of an MPI communicator as :class:`GaussianHMM` is."""

@@ -61,8 +61,6 @@
     include_bytes!("fused_mma_team_d32.packed"),
     include_bytes!("fused_patterns_k08.packed"),
     include_bytes!("fused_patterns_k32.packed"),
-    include_bytes!("fused_raw_k08.packed"),
-    include_bytes!("fused_raw_k32.packed"),
     include_bytes!("gaussian.packed"),
     include_bytes!("marginals.packed"),
     include_bytes!("metropolis.packed"),

@@ -15,7 +15,6 @@ use crate::pairwise::{centres, pairs, products_few, split};
 use crate::patterns::{complete, marginals};
 use crate::reduce::{sets, slices};
 use core::marker::PhantomData;
-use fused::Moments;
 use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
@@ -241,9 +240,9 @@ entries! {
     }; if form != Form::Observed || rows == 8;
 
     /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features, or fewer.
-    fn fused(moments: Moments in Moments::ALL, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
-        -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", moments.name();
-        if d <= fused::most_features(moments.full(), capacity);
+    fn fused(full: bool in BOTH, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
+        -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", shape(full);
+        if d <= fused::most_features(full, capacity);
 
     /// The fused E-step in float64, of `capacity` (8 or 32) diagonal components over `features` (4, 8, 12 or 16).
     fn fused64(capacity: usize in CAPACITIES, features: usize in [4, 8, 12, 16]) -> fused64::Fused64Args =

@@ -397,7 +397,7 @@ fn warpgroups_take_missing_values() {
     }
 }
 
-/// Covers every instance: raw moments, moments around a far component's centre, and matrices.
+/// Covers every instance, diagonals and matrices; one component is far from the others.
 #[test]
 fn fused_gives_the_statistics() {
     for d in 1..=16 {

@@ -18,8 +18,7 @@ use gmm_core::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use gmm_kernels::entries;
 use gmm_kernels::estep::fused::{
-    BY_VALUE, FusedArgs, MAX_COMPONENTS, Moments, TILE, by_value, capacity, most_features, numbers, shared_bytes,
-    values,
+    BY_VALUE, FusedArgs, MAX_COMPONENTS, TILE, by_value, capacity, most_features, numbers, shared_bytes, values,
 };
 use gmm_kernels::reduce::sets::ReduceSetsArgs;
 use gmm_kernels::simt::WARP;
@@ -30,14 +29,6 @@ pub struct FusedFamily;
 
 /// The launch in float64: as many warps as registers hold.
 pub const FLOAT64: Variant = Variant { family: &FUSED, shape: Shape::new(1, 128, 2), cached: Some(0) };
-
-fn moments(task: &Task) -> Moments {
-    match (task.full(), task.central) {
-        (true, _) => Moments::Full,
-        (false, true) => Moments::Diag,
-        (false, false) => Moments::Raw,
-    }
-}
 
 impl Family for FusedFamily {
     fn facts(&self) -> Facts {
@@ -87,17 +78,13 @@ impl Family for FusedFamily {
         shared_bytes(task.d, task.full(), capacity(task.k), shape.block)
     }
 
-    fn is_central(&self, layouts: &Layouts<'_>) -> bool {
-        layouts.fused().moments() != Moments::Raw
-    }
-
     fn e_step(&self, gpu: &Gpu, variant: Variant, task: &Task, _same: bool) -> Result<Box<dyn EStepKernels>> {
-        let (moments, capacity, d) = (moments(task), capacity(task.k), task.d);
+        let (full, capacity, d) = (task.full(), capacity(task.k), task.d);
         // More registers would cost a block of each multiprocessor (measured on an H200); triangles need them.
-        let max_registers = (!moments.full()).then_some(168);
-        let kernel = gpu.kernel(&entries::fused(moments, capacity, d), max_registers)?;
-        let sums = SumsOfBlocks::new(gpu, variant, values(d, moments.full(), capacity))?;
-        Ok(Box::new(Fused { kernel, moments, capacity, d, variant, sums }))
+        let max_registers = (!full).then_some(168);
+        let kernel = gpu.kernel(&entries::fused(full, capacity, d), max_registers)?;
+        let sums = SumsOfBlocks::new(gpu, variant, values(d, full, capacity))?;
+        Ok(Box::new(Fused { kernel, full, capacity, d, variant, sums }))
     }
 }
 
@@ -149,7 +136,7 @@ impl SumsOfBlocks {
 #[derive(Debug)]
 struct Fused {
     kernel: Kernel<FusedArgs>,
-    moments: Moments,
+    full: bool,
     capacity: usize,
     d: usize,
     variant: Variant,
@@ -158,7 +145,7 @@ struct Fused {
 
 impl EStepKernels for Fused {
     fn prepare(&self, workspace: &mut Workspace, layouts: &Layouts<'_>) -> Result<()> {
-        let len = if by_value(self.d, self.moments.full(), self.capacity) { 0 } else { layouts.fused().len() };
+        let len = if by_value(self.d, self.full, self.capacity) { 0 } else { layouts.fused().len() };
         workspace.parameters.fill(len, |to| {
             if len > 0 {
                 layouts.fused().write(to)
@@ -168,13 +155,13 @@ impl EStepKernels for Fused {
 
     fn start<'a>(&'a self, work: Work<'a>, layouts: &Layouts<'_>) -> Result<Running<'a, ()>> {
         let Work { stream, parameters, columns, .. } = work;
-        let Self { kernel, moments, capacity, d, variant, .. } = *self;
-        let shared = shared_bytes(d, moments.full(), capacity, variant.shape.block);
+        let Self { kernel, full, capacity, d, variant, .. } = *self;
+        let shared = shared_bytes(d, full, capacity, variant.shape.block);
         let (cached_quads, by_value) = (variant.cached_quads(d), layouts.fused().by_value());
         self.sums.start(stream, kernel, (columns.n(), shared), |partials| FusedLaunch {
             columns,
             cached_quads,
-            moments,
+            full,
             capacity,
             by_value,
             parameters,
@@ -196,7 +183,7 @@ impl EStepKernels for Fused {
 struct FusedLaunch<'a> {
     columns: Columns<'a>,
     cached_quads: u32,
-    moments: Moments,
+    full: bool,
     capacity: usize,
     /// The parameters, or none if they are in memory.
     by_value: Option<[f32; BY_VALUE]>,
@@ -206,7 +193,7 @@ struct FusedLaunch<'a> {
 }
 
 launch!(FusedLaunch<'_>, FusedArgs, "fused", |launch, grid, what| {
-    let (d, full, capacity) = (launch.columns.d(), launch.moments.full(), launch.capacity);
+    let (d, full, capacity) = (launch.columns.d(), launch.full, launch.capacity);
     grid.require_shared(what, shared_bytes(d, full, capacity, grid.threads))?;
     // The kernel reads the memory only if it does not take the parameters by value.
     let parameters = if by_value(d, full, capacity) { 0 } else { numbers(d, full) * capacity };

@@ -1,5 +1,4 @@
 //! Parameters and results of the kernels `fused` and `fused64`. Nothing here calls CUDA.
-use super::centres::NEAR;
 use super::sums::Sums;
 use gmm_core::backends::device_parameters::{DeviceParameters, Matrices};
 use gmm_core::model::linalg::triangle;
@@ -7,7 +6,7 @@ use gmm_core::model::linalg::triangle;
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::statistics::CentredSums;
-use gmm_kernels::estep::fused::{self, Moments, matrix, numbers, sums};
+use gmm_kernels::estep::fused::{self, matrix, numbers, sums};
 use gmm_kernels::estep::fused64;
 use ndarray::{Array1, Array2, Array3, Axis};
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use std::sync::Arc;
 pub(crate) struct FusedLayout<T> {
     covariance_type: CovarianceType,
     parameters: Arc<DeviceParameters<T>>,
-    moments: Moments,
     /// The features of the kernel's instance: D or more.
     features: usize,
 }
@@ -32,21 +30,13 @@ struct ComponentMoments {
 
 impl FusedLayout<f32> {
     pub fn new(covariance_type: CovarianceType, parameters: Arc<DeviceParameters<f32>>) -> Self {
-        let moments = if parameters.has_triangles() {
-            Moments::Full
-        } else if parameters.shift.iter().all(|m| f64::from(m.abs()) <= NEAR) {
-            // No component is far from the data's centre, so nothing cancels in moments of x′ itself.
-            Moments::Raw
-        } else {
-            Moments::Diag
-        };
         let features = parameters.n_features;
-        Self { covariance_type, parameters, moments, features }
+        Self { covariance_type, parameters, features }
     }
 
     /// Returns the parameters by value, if the kernel takes them so.
     pub fn by_value(&self) -> Option<[f32; fused::BY_VALUE]> {
-        fused::by_value(self.features, self.moments.full(), self.capacity()).then(|| {
+        fused::by_value(self.features, self.full(), self.capacity()).then(|| {
             let mut values = [0.0; fused::BY_VALUE];
             self.write(&mut values[..self.len()]);
             values
@@ -57,13 +47,14 @@ impl FusedLayout<f32> {
 impl FusedLayout<f64> {
     pub fn new(covariance_type: CovarianceType, parameters: DeviceParameters<f64>) -> Self {
         let features = fused64::features(parameters.n_features);
-        Self { covariance_type, parameters: parameters.into(), moments: Moments::Diag, features }
+        Self { covariance_type, parameters: parameters.into(), features }
     }
 }
 
 impl<T: Float> FusedLayout<T> {
-    pub fn moments(&self) -> Moments {
-        self.moments
+    /// Returns whether A is a triangle.
+    fn full(&self) -> bool {
+        self.parameters.has_triangles()
     }
 
     /// Returns the number of components that the kernel has room for.
@@ -91,7 +82,7 @@ impl<T: Float> FusedLayout<T> {
     }
 
     pub fn len(&self) -> usize {
-        numbers(self.features, self.moments.full()) * self.capacity()
+        numbers(self.features, self.full()) * self.capacity()
     }
 
     /// Writes the parameters for the kernel, ([`numbers`], capacity).
@@ -100,7 +91,7 @@ impl<T: Float> FusedLayout<T> {
         let (capacity, zero) = (self.capacity(), T::from_f64(0.0));
         debug_assert!(*k <= capacity && out.len() == self.len());
         out.fill(zero);
-        let of_b = matrix(self.features, self.moments.full());
+        let of_b = matrix(self.features, self.full());
         for c in 0..*k {
             // The seed of a component without weight is far below all others, and its value does not matter.
             let constants = if weight[c] > zero { [weight[c], seed[c]] } else { [zero; 2] };
@@ -117,11 +108,11 @@ impl<T: Float> FusedLayout<T> {
         let values = sums_of.weighted_values();
         let (k, d) = (self.parameters.n_components, self.parameters.n_features);
         let (capacity, features) = (self.capacity(), self.features);
-        let log2 = values[sums(features, self.moments.full()) * capacity];
+        let log2 = values[sums(features, self.full()) * capacity];
         let (mut centres, mut first) = (Array2::zeros((k, d)), Array2::zeros((k, d)));
         let values = &values[..];
         let sum = |c: usize| move |row: usize| values[(1 + row) * capacity + c];
-        let second = if self.moments == Moments::Full {
+        let second = if self.full() {
             let mut second = Array3::zeros((k, d, d));
             for c in 0..k {
                 let moments = self.of_triangle(c, sum(c), frame);
@@ -135,12 +126,8 @@ impl<T: Float> FusedLayout<T> {
             for c in 0..k {
                 let sum = sum(c);
                 for j in 0..d {
-                    let (a, b) = match self.moments {
-                        // The origin is the data's centre.
-                        Moments::Raw => (1.0, 0.0),
-                        // The origin is where z = 0, the mean up to rounding.
-                        _ => (self.a(c)[j].into(), self.b(c)[j].into()),
-                    };
+                    // The origin is where z = 0, the mean up to rounding.
+                    let (a, b): (f64, f64) = (self.a(c)[j].into(), self.b(c)[j].into());
                     // In the data's units. A component without weight may have no scale; its sums are zero.
                     let scale = a * frame.scale[j];
                     let over = |v: f64, divisor: f64| if divisor == 0.0 { 0.0 } else { v / divisor };

@@ -141,6 +141,8 @@ fn a_short_estep_is_not_timed() {
     // Products of two features, triangles times features, and neither.
     let full = |n, k, d, digits| families(&Task { covariance: Covariance::Full, digits, ..task(n, k, d) }, &H200);
     assert_eq!(full(1_000_000, 9, 13, Digits::Expandable), [&EXPANDED_MMA as &dyn Family]);
+    assert_eq!(full(200_000, 9, 2, Digits::Expandable), [&EXPANDED_MMA as &dyn Family]);
+    assert_eq!(full(100_000, 9, 5, Digits::Expandable), [&FUSED_MMA as &dyn Family]);
     assert_eq!(full(1_000_000, 9, 13, Digits::Whitenable), [&FUSED_MMA as &dyn Family]);
     assert_eq!(full(1_000_000, 8, 13, Digits::Neither), [&FUSED as &dyn Family]);
     assert_eq!(full(1_000_000, 9, 13, Digits::Neither), [&WEIGHTED_SUMS as &dyn Family]);

@@ -1,13 +1,11 @@
-//! `fused_raw_kKK_dDD`, `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: log-likelihood and sufficient statistics in one
-//! read of the data, without an array of size N·K, for K up to 8 or 32 and D up to [`most_features`].
+//! `fused_diag_kKK_dDD`, `fused_full_kKK_dDD`: log-likelihood and sufficient statistics in one read of the data, without
+//! an array of size N·K, for K up to 8 or 32 and D up to [`most_features`].
 //!
-//! A lane of a warp takes one component (`raw`: two), and holds its sums in registers. The lanes of all components read
-//! the same samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
+//! A lane of a warp takes one component, and holds its sums in registers. The lanes of all components read the same
+//! samples; an exchange between them gives Σₖ wₖ·2^qₖ, the denominator of the responsibilities r.
 //!
-//! The `diag` and `full` kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at
-//! the component's centre, so that nothing cancels. The `raw` kernels need less arithmetic: they sum the same of x,
-//! which is zero at the centre of the data. The host uses them for diagonal A if no component is many of its standard
-//! deviations away from that centre.
+//! The kernels sum r, r·z and r·z·zᵀ of z = A·x + b (diagonal A: zⱼ = sⱼ·xⱼ + mⱼ), which is zero at the component's
+//! centre, so that nothing cancels.
 //!
 //! If the parameters are few enough, they are part of the launch's arguments, which saves an upload.
 //!
@@ -16,9 +14,8 @@
 //!
 //! * Launch: one-dimensional grid, block of whole warps, shared memory [`shared_bytes`]; then
 //!   [`reduce_sets`](crate::reduce::sets) over [`values`] numbers.
-//! * Necessary work for each sample: read 4·D bytes; `raw` K·4·D multiply-adds, `diag` K·5·D (z, its square, and three
-//!   for the moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 12.5, 15.6 and 53 µs at 33.4·10¹² a
-//!   second.
+//! * Necessary work for each sample: read 4·D bytes; `diag` K·5·D multiply-adds (z, its square, and three for the
+//!   moments), `full` K·(D² + 4·D). K = 8, D = 13, N = 10⁶ on an H200: 15.6 and 53 µs at 33.4·10¹² a second.
 use crate::data::{Columns, QUAD};
 use crate::likelihood::small_k::MAX_FEATURES;
 use crate::simt::WARP;
@@ -38,36 +35,6 @@ pub struct FusedArgs {
     pub by_value: [f32; BY_VALUE],
     /// The blocks' sums, ([`values`], gridDim.x).
     pub partials: *mut f64,
-}
-
-/// The moments that a kernel sums up, and its matrices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moments {
-    /// Diagonal A; moments of x, whose origin is the centre of the data.
-    Raw,
-    /// Diagonal A; moments of z = A·x + b, whose origin is the component's centre.
-    Diag,
-    /// A is a lower triangle; moments of z.
-    Full,
-}
-
-impl Moments {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Raw, Self::Diag, Self::Full];
-
-    /// Whether A is a lower triangle.
-    pub const fn full(self) -> bool {
-        matches!(self, Self::Full)
-    }
-
-    /// Its part of the kernels' names.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Raw => "raw",
-            Self::Diag => "diag",
-            Self::Full => "full",
-        }
-    }
 }
 
 /// Most parameters that an instance takes by value: 8 diagonal components of 16 features.

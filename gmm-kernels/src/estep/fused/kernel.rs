@@ -1,4 +1,4 @@
-pub(crate) mod components;
+pub(crate) mod component;
 pub(crate) mod lane;
 pub(crate) mod likelihoods;
 pub(crate) mod stages;
@@ -8,11 +8,11 @@ use super::*;
 use crate::likelihood::small_k::THRESHOLD;
 use crate::math::{Float, LogProduct, smaller};
 use crate::simt::*;
-use components::Components;
+use component::Component;
 use lane::Lane;
 use likelihoods::Likelihoods;
 use stages::Stages;
-use sums::{ComponentSums, flush};
+use sums::{ComponentSums, add_lanes};
 
 /// Stages of a warp between additions of its float32 sums to the float64 sums in shared memory.
 const FLUSH: u32 = 32;
@@ -40,17 +40,12 @@ unsafe fn copy_parameters<const BY_VALUE: bool, const COUNT: usize>(to: Shared<f
     }
 }
 
-/// The kernel. `FULL`: A is a triangle, and the second moments are of all pairs of features; `RAW`: moments of x around
-/// the centre of the data, not of z = A·x + b around the component's centre. A group of LANES lanes shares SAMPLES samples at a time; each lane takes COMPONENTS components, one if A
-/// is a triangle. CAPACITY = LANES·COMPONENTS, NUMBERS = [`numbers`]·CAPACITY; MATRIX and SUMS are for D features.
+/// The kernel. `FULL`: A is a triangle, and the second moments are of all pairs of features. A group of LANES lanes, with
+/// one component each, takes four samples at a time. NUMBERS = [`numbers`]·LANES; MATRIX and SUMS are for D features.
 #[inline(always)]
 unsafe fn body<
-    const RAW: bool,
     const FULL: bool,
     const LANES: usize,
-    const COMPONENTS: usize,
-    const CAPACITY: usize,
-    const SAMPLES: usize,
     const D: usize,
     const NUMBERS: usize,
     const MATRIX: usize,
@@ -62,9 +57,8 @@ unsafe fn body<
     let (cached, streamed) = (policy_keep(), policy_stream());
     let (warp, lane) = (thread_idx() / WARP, (thread_idx() % WARP) as usize);
     let warps = block_dim() / WARP;
-    let component = lane % LANES;
     // Shared memory: the sums of each warp, the parameters, the stages of each warp.
-    let values = values(D, FULL, CAPACITY);
+    let values = values(D, FULL, LANES);
     let per_warp = values.next_multiple_of(2);
     let warp_sums = Shared::<f64>::at(warp as usize * per_warp * size_of::<f64>());
     let parameters = Shared::<f32>::at(warps as usize * per_warp * size_of::<f64>());
@@ -78,17 +72,17 @@ unsafe fn body<
         // SAFETY: sums that only this warp uses.
         warp_sums.set(v, 0.0);
     });
-    // SAFETY: the parameters and their place have these sizes; lane l's components begin at number l·COMPONENTS.
-    let components = {
-        if by_value(D, FULL, CAPACITY) {
+    // SAFETY: the parameters and their place have these sizes; lane l's component is number l.
+    let component = {
+        if by_value(D, FULL, LANES) {
             copy_parameters::<true, NUMBERS>(parameters, args);
         } else {
             copy_parameters::<false, NUMBERS>(parameters, args);
         }
         barrier!();
-        Components::<COMPONENTS, CAPACITY, D, MATRIX>::load::<FULL>(parameters.offset(component * COMPONENTS))
+        Component::<LANES, D, MATRIX>::load::<FULL>(parameters.offset(lane % LANES))
     };
-    let mut of_lane = Lane::new(components);
+    let mut of_lane = Lane::new(component);
     let mut stage = 0;
     let mut since_flush = 0;
     while base < columns.quads() {
@@ -98,23 +92,20 @@ unsafe fn body<
         warp_sync();
         let samples = stages.stage(stage);
         // SAFETY: stage and parameters have arrived; the weights are padded with zeros like the samples.
-        of_lane.add_stage::<RAW, FULL, LANES, SAMPLES>(samples, columns, base, args.sample_weights);
+        of_lane.add_stage::<FULL, 4>(samples, columns, base, args.sample_weights);
         base += step;
         stage ^= 1;
         since_flush += 1;
         if since_flush == FLUSH || base >= columns.quads() {
             since_flush = 0;
-            written_out!(for c in 0..COMPONENTS {
-                let sums = of_lane.sums.take::<SUMS>(c);
-                // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next
-                // copy.
-                flush::<LANES, COMPONENTS, SUMS>(warp_sums.offset(c), &sums, samples, D * TILE);
-            });
+            let sums = of_lane.sums.take::<SUMS>();
+            // SAFETY: only this warp uses the sums; all lanes have read the stage, which is free until the next copy.
+            add_lanes::<LANES, SUMS>(&sums, samples, D * TILE, |at, sum| warp_sums.set(at, warp_sums.get(at) + sum));
         }
         // The next copy into this stage starts only when all lanes have read it.
         warp_sync();
     }
-    let total = of_lane.total::<LANES>();
+    let total = of_lane.total();
     if lane == 0 {
         // SAFETY: a place that only this warp uses.
         warp_sums.set(values - 1, total);
@@ -138,37 +129,25 @@ unsafe fn write_block_sums(partials: *mut f64, values: usize, per_warp: usize, w
     });
 }
 
-/// Samples that a group of lanes of `raw` takes at a time: as many as the registers hold.
-pub(crate) const fn samples(d: usize) -> usize {
-    if d > 14 { 2 } else { 4 }
-}
-
 macro_rules! instances {
-    ($($d:literal $raw8:ident $raw32:ident $diag8:ident $diag32:ident $($full8:ident $($full32:ident)?)?),*) => { $(
-        // Moments, lanes of a group, components of a lane, samples at a time.
-        instance!($raw8, true, false, 4, 2, { samples($d) }, $d);
-        instance!($raw32, true, false, 16, 2, { samples($d) }, $d);
-        instance!($diag8, false, false, 8, 1, 4, $d);
-        instance!($diag32, false, false, 32, 1, 4, $d);
+    ($($d:literal $diag8:ident $diag32:ident $($full8:ident $($full32:ident)?)?),*) => { $(
+        instance!($diag8, false, 8, $d);
+        instance!($diag32, false, 32, $d);
         $(
-            instance!($full8, false, true, 8, 1, 4, $d);
-            $(instance!($full32, false, true, 32, 1, 4, $d);)?
+            instance!($full8, true, 8, $d);
+            $(instance!($full32, true, 32, $d);)?
         )?
     )* };
 }
 macro_rules! instance {
-    ($name:ident, $raw:literal, $full:literal, $lanes:literal, $components:literal, $samples:expr, $d:literal) => {
+    ($name:ident, $full:literal, $lanes:literal, $d:literal) => {
         kernels! {
             /// Computes each block's log-likelihood and sufficient statistics.
             $name: FusedArgs = body::<
-                $raw,
                 $full,
                 $lanes,
-                $components,
-                { $lanes * $components },
-                { $samples },
                 $d,
-                { numbers($d, $full) * $lanes * $components },
+                { numbers($d, $full) * $lanes },
                 { matrix($d, $full) },
                 { sums($d, $full) },
             >;
@@ -176,20 +155,20 @@ macro_rules! instance {
     };
 }
 instances!(
-    1 fused_raw_k08_d01 fused_raw_k32_d01 fused_diag_k08_d01 fused_diag_k32_d01 fused_full_k08_d01 fused_full_k32_d01,
-    2 fused_raw_k08_d02 fused_raw_k32_d02 fused_diag_k08_d02 fused_diag_k32_d02 fused_full_k08_d02 fused_full_k32_d02,
-    3 fused_raw_k08_d03 fused_raw_k32_d03 fused_diag_k08_d03 fused_diag_k32_d03 fused_full_k08_d03 fused_full_k32_d03,
-    4 fused_raw_k08_d04 fused_raw_k32_d04 fused_diag_k08_d04 fused_diag_k32_d04 fused_full_k08_d04 fused_full_k32_d04,
-    5 fused_raw_k08_d05 fused_raw_k32_d05 fused_diag_k08_d05 fused_diag_k32_d05 fused_full_k08_d05,
-    6 fused_raw_k08_d06 fused_raw_k32_d06 fused_diag_k08_d06 fused_diag_k32_d06 fused_full_k08_d06,
-    7 fused_raw_k08_d07 fused_raw_k32_d07 fused_diag_k08_d07 fused_diag_k32_d07 fused_full_k08_d07,
-    8 fused_raw_k08_d08 fused_raw_k32_d08 fused_diag_k08_d08 fused_diag_k32_d08 fused_full_k08_d08,
-    9 fused_raw_k08_d09 fused_raw_k32_d09 fused_diag_k08_d09 fused_diag_k32_d09 fused_full_k08_d09,
-    10 fused_raw_k08_d10 fused_raw_k32_d10 fused_diag_k08_d10 fused_diag_k32_d10 fused_full_k08_d10,
-    11 fused_raw_k08_d11 fused_raw_k32_d11 fused_diag_k08_d11 fused_diag_k32_d11 fused_full_k08_d11,
-    12 fused_raw_k08_d12 fused_raw_k32_d12 fused_diag_k08_d12 fused_diag_k32_d12 fused_full_k08_d12,
-    13 fused_raw_k08_d13 fused_raw_k32_d13 fused_diag_k08_d13 fused_diag_k32_d13 fused_full_k08_d13,
-    14 fused_raw_k08_d14 fused_raw_k32_d14 fused_diag_k08_d14 fused_diag_k32_d14,
-    15 fused_raw_k08_d15 fused_raw_k32_d15 fused_diag_k08_d15 fused_diag_k32_d15,
-    16 fused_raw_k08_d16 fused_raw_k32_d16 fused_diag_k08_d16 fused_diag_k32_d16
+    1 fused_diag_k08_d01 fused_diag_k32_d01 fused_full_k08_d01 fused_full_k32_d01,
+    2 fused_diag_k08_d02 fused_diag_k32_d02 fused_full_k08_d02 fused_full_k32_d02,
+    3 fused_diag_k08_d03 fused_diag_k32_d03 fused_full_k08_d03 fused_full_k32_d03,
+    4 fused_diag_k08_d04 fused_diag_k32_d04 fused_full_k08_d04 fused_full_k32_d04,
+    5 fused_diag_k08_d05 fused_diag_k32_d05 fused_full_k08_d05,
+    6 fused_diag_k08_d06 fused_diag_k32_d06 fused_full_k08_d06,
+    7 fused_diag_k08_d07 fused_diag_k32_d07 fused_full_k08_d07,
+    8 fused_diag_k08_d08 fused_diag_k32_d08 fused_full_k08_d08,
+    9 fused_diag_k08_d09 fused_diag_k32_d09 fused_full_k08_d09,
+    10 fused_diag_k08_d10 fused_diag_k32_d10 fused_full_k08_d10,
+    11 fused_diag_k08_d11 fused_diag_k32_d11 fused_full_k08_d11,
+    12 fused_diag_k08_d12 fused_diag_k32_d12 fused_full_k08_d12,
+    13 fused_diag_k08_d13 fused_diag_k32_d13 fused_full_k08_d13,
+    14 fused_diag_k08_d14 fused_diag_k32_d14,
+    15 fused_diag_k08_d15 fused_diag_k32_d15,
+    16 fused_diag_k08_d16 fused_diag_k32_d16
 );

@@ -1,8 +1,7 @@
 use super::*;
 use crate::data::QUAD;
-use crate::estep::fused::kernel::components::Components;
+use crate::estep::fused::kernel::component::Component;
 use crate::estep::fused::kernel::lane::Lane;
-use crate::estep::fused::kernel::samples as samples_at_once;
 use crate::estep::fused::kernel::stages::Stages;
 use crate::estep::fused::kernel::sums::add_lanes;
 use crate::estep::fused::{matrix, numbers, sums};
@@ -23,7 +22,6 @@ unsafe fn body<
 ) {
     let (cached, streamed) = (policy_keep(), policy_stream());
     let (slice, lane) = (block_idx() as usize, thread_idx() as usize);
-    let component = lane % LANES;
     // Shared memory: the parameters, the stages.
     let parameters = Shared::<f32>::at(0);
     let ring = parameters.offset(NUMBERS);
@@ -55,8 +53,8 @@ unsafe fn body<
     });
     warp_sync();
     // SAFETY: the parameters have arrived, and lane l's component is number l.
-    let components = Components::<1, LANES, D, MATRIX>::load::<true>(parameters.offset(component));
-    let mut of_lane = Lane::new(components);
+    let component = Component::<LANES, D, MATRIX>::load::<true>(parameters.offset(lane % LANES));
+    let mut of_lane = Lane::new(component);
     let mut stage = 0;
     while base < columns.quads() {
         // SAFETY: all lanes have read the stage at the end of this loop.
@@ -66,7 +64,7 @@ unsafe fn body<
         let samples = stages.stage(stage);
         // SAFETY: the stage has arrived; the parameters are in shared memory; there are weights for the stage's
         // samples, or for the padding behind the last.
-        of_lane.add_stage::<false, true, LANES, SAMPLES>(samples, columns, base, sample_weights);
+        of_lane.add_stage::<true, SAMPLES>(samples, columns, base, sample_weights);
         base += WARP;
         stage ^= 1;
         // The next copy into this stage starts after all lanes have read it.
@@ -74,14 +72,17 @@ unsafe fn body<
     }
     let to = args.sums.wrapping_add(slice * SUMS * LANES);
     // SAFETY: all lanes have read the stages, and no copy is under way; a place for each number of the slice.
-    add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(0), stages.stage(0), D * TILE, |at, sum| {
-        store(to.add(at), sum)
-    });
-    let total = of_lane.total::<LANES>();
+    add_lanes::<LANES, SUMS>(&of_lane.sums.take::<SUMS>(), stages.stage(0), D * TILE, |at, sum| store(to.add(at), sum));
+    let total = of_lane.total();
     if lane == 0 {
         // SAFETY: a place for each slice.
         store(args.totals.add(slice), total);
     }
+}
+
+/// Samples that a group of lanes takes at a time: as many as the registers hold.
+const fn samples(d: usize) -> usize {
+    if d > 14 { 2 } else { 4 }
 }
 
 macro_rules! instances {
@@ -96,7 +97,7 @@ macro_rules! instance {
             /// Computes each slice's log-likelihood and sufficient statistics.
             $name: FusedPatternsArgs = body::<
                 $lanes,
-                { samples_at_once($d) },
+                { samples($d) },
                 $d,
                 { numbers($d, true) * $lanes },
                 { matrix($d, true) },

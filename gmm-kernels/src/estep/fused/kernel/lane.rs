@@ -1,24 +1,22 @@
 use super::*;
 
-pub(crate) struct Lane<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize> {
-    pub(crate) components: Components<COMPONENTS, CAPACITY, D, MATRIX>,
-    pub(crate) sums: ComponentSums<COMPONENTS, D, MATRIX>,
+pub(crate) struct Lane<const LANES: usize, const D: usize, const MATRIX: usize> {
+    component: Component<LANES, D, MATRIX>,
+    pub(crate) sums: ComponentSums<D, MATRIX>,
     product: LogProduct,
 }
 
-impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRIX: usize>
-    Lane<COMPONENTS, CAPACITY, D, MATRIX>
-{
+impl<const LANES: usize, const D: usize, const MATRIX: usize> Lane<LANES, D, MATRIX> {
     #[inline(always)]
-    pub(crate) fn new(components: Components<COMPONENTS, CAPACITY, D, MATRIX>) -> Self {
-        Self { components, sums: ComponentSums::new(), product: LogProduct::new() }
+    pub(crate) fn new(component: Component<LANES, D, MATRIX>) -> Self {
+        Self { component, sums: ComponentSums::new(), product: LogProduct::new() }
     }
 
     /// Adds the samples of a stage from quad `base` of `columns` on, SAMPLES at a time per group. All lanes take part.
     /// Safety: the samples have arrived; the parameters are in shared memory; `sample_weights` is null, or readable for
     /// the samples and the padding behind the last.
     #[inline(always)]
-    pub(crate) unsafe fn add_stage<const RAW: bool, const FULL: bool, const LANES: usize, const SAMPLES: usize>(
+    pub(crate) unsafe fn add_stage<const FULL: bool, const SAMPLES: usize>(
         &mut self,
         samples: Shared<f32>,
         columns: &Columns,
@@ -37,19 +35,19 @@ impl<const COMPONENTS: usize, const CAPACITY: usize, const D: usize, const MATRI
                 // SAFETY: samples of the stage.
                 x[j] = samples.get_some(j * TILE + at);
             });
-            let exponents = self.components.exponents::<FULL, SAMPLES>(&x);
-            let mut likelihoods = Likelihoods::new::<LANES>(&self.components.weights, &exponents.q);
+            let exponents = self.component.exponents::<FULL, SAMPLES>(&x);
+            let mut likelihoods = Likelihoods::new::<LANES>(self.component.weight, &exponents.q);
             if sample + SAMPLES as u64 > columns.n {
                 likelihoods.leave_out_past_the_end(sample, columns.n);
             }
             let factor = likelihoods.normalise(&mut self.product, sample_weights, sample as usize);
-            self.sums.accumulate::<RAW, FULL, SAMPLES>(&x, &exponents.z, &likelihoods.each, &factor);
+            self.sums.accumulate::<FULL, SAMPLES>(&exponents.z, &likelihoods.each, &factor);
         });
     }
 
     /// Returns the warp's log₂-likelihood; the first lane of each group counts it. All lanes of the warp take part.
     #[inline(always)]
-    pub(crate) fn total<const LANES: usize>(self) -> f64 {
+    pub(crate) fn total(self) -> f64 {
         let first = ((thread_idx() % WARP) as usize).is_multiple_of(LANES);
         let product = if first { self.product } else { LogProduct::new() };
         product.warp_sum()

@@ -22,59 +22,43 @@ pub(crate) fn max_over_components<const LANES: usize>(mut x: f32) -> f32 {
     x
 }
 
-/// Likelihoods of a lane's components and samples, and their sums over all components. Both are times 2^−`power`, which
+/// Likelihoods of a lane's component and samples, and their sums over all components. Both are times 2^−`power`, which
 /// is 1 unless a sample of the warp is far from all components.
-pub(crate) struct Likelihoods<const COMPONENTS: usize, const SAMPLES: usize> {
-    pub(crate) each: [[f32; SAMPLES]; COMPONENTS],
+pub(crate) struct Likelihoods<const SAMPLES: usize> {
+    pub(crate) each: [f32; SAMPLES],
     pub(crate) sum: [f32; SAMPLES],
     pub(crate) power: [f32; SAMPLES],
     /// Whether a sample of the warp was far, so that the maximum was subtracted.
     pub(crate) far: bool,
 }
 
-impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMPLES> {
+impl<const SAMPLES: usize> Likelihoods<SAMPLES> {
     /// Computes the likelihoods of exponents `q`. All lanes of the warp take part.
     #[inline(always)]
-    pub(crate) fn new<const LANES: usize>(weights: &[f32; COMPONENTS], q: &[[f32; SAMPLES]; COMPONENTS]) -> Self {
-        let mut likelihoods =
-            Self { each: [[0.0; SAMPLES]; COMPONENTS], sum: [0.0; SAMPLES], power: [0.0; SAMPLES], far: false };
+    pub(crate) fn new<const LANES: usize>(weight: f32, q: &[f32; SAMPLES]) -> Self {
+        let mut likelihoods = Self { each: [0.0; SAMPLES], sum: [0.0; SAMPLES], power: [0.0; SAMPLES], far: false };
         let mut low = f32::MAX;
         counted!(for p in 0..SAMPLES {
-            let mut lanes_sum = 0.0;
-            counted!(for c in 0..COMPONENTS {
-                likelihoods.each[c][p] = weights[c] * exp2(q[c][p]);
-                lanes_sum += likelihoods.each[c][p];
-            });
-            likelihoods.sum[p] = sum_over_components::<f32, LANES>(lanes_sum);
+            likelihoods.each[p] = weight * exp2(q[p]);
+            likelihoods.sum[p] = sum_over_components::<f32, LANES>(likelihoods.each[p]);
             low = min(low, likelihoods.sum[p]);
         });
         likelihoods.far = warp_any(low < THRESHOLD);
         if likelihoods.far {
-            likelihoods.take_out_the_maximum::<LANES>(weights, q);
+            likelihoods.take_out_the_maximum::<LANES>(weight, q);
         }
         likelihoods
     }
 
     /// Computes them again with the maximum over the components subtracted. All lanes of the warp take part.
     #[inline(always)]
-    pub(crate) fn take_out_the_maximum<const LANES: usize>(
-        &mut self,
-        weights: &[f32; COMPONENTS],
-        q: &[[f32; SAMPLES]; COMPONENTS],
-    ) {
+    pub(crate) fn take_out_the_maximum<const LANES: usize>(&mut self, weight: f32, q: &[f32; SAMPLES]) {
         counted!(for p in 0..SAMPLES {
-            let mut top = f32::MIN;
-            counted!(for c in 0..COMPONENTS {
-                top = if weights[c] > 0.0 { max(top, q[c][p]) } else { top };
-            });
-            self.power[p] = max_over_components::<LANES>(top);
-            let mut lanes_sum = 0.0;
-            counted!(for c in 0..COMPONENTS {
-                // A component without weight may have a q above the maximum: it counts as 0·2^0, not as 0·∞.
-                self.each[c][p] = weights[c] * exp2(min(q[c][p] - self.power[p], 0.0));
-                lanes_sum += self.each[c][p];
-            });
-            self.sum[p] = sum_over_components::<f32, LANES>(lanes_sum);
+            let own = if weight > 0.0 { max(f32::MIN, q[p]) } else { f32::MIN };
+            self.power[p] = max_over_components::<LANES>(own);
+            // A component without weight may have a q above the maximum: it counts as 0·2^0, not as 0·∞.
+            self.each[p] = weight * exp2(min(q[p] - self.power[p], 0.0));
+            self.sum[p] = sum_over_components::<f32, LANES>(self.each[p]);
         });
     }
 
@@ -84,10 +68,7 @@ impl<const COMPONENTS: usize, const SAMPLES: usize> Likelihoods<COMPONENTS, SAMP
     pub(crate) fn leave_out_past_the_end(&mut self, first: u64, n: u64) {
         counted!(for p in 0..SAMPLES {
             if first + p as u64 >= n {
-                (self.sum[p], self.power[p]) = (1.0, 0.0);
-                counted!(for c in 0..COMPONENTS {
-                    self.each[c][p] = 0.0;
-                });
+                (self.each[p], self.sum[p], self.power[p]) = (0.0, 1.0, 0.0);
             }
         });
     }

@@ -99,3 +99,22 @@ kernel! {
         });
     }
 }
+
+/// Returns the responsibilities of a component, of weight `w`, for a quad of samples from its exponents, as float16, their
+/// sum, and the sum of the rounded ones. `top`, `factor`: each sample's greatest exponent, and its normaliser.
+#[inline(always)]
+pub(crate) fn responsibilities(
+    w: f32,
+    q: &[f32; QUAD],
+    top: &[f32; QUAD],
+    factor: &[f32; QUAD],
+) -> ([u32; 2], f32, f32) {
+    let mut r = [0.0f32; QUAD];
+    counted!(for p in 0..QUAD {
+        // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
+        r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
+    });
+    let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+    let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
+    (halves, r[0] + r[1] + (r[2] + r[3]), a[0] + a[1] + (b[0] + b[1]))
+}

@@ -2,7 +2,7 @@ mod outer;
 mod whiten;
 
 use super::*;
-use crate::estep::products_mma::kernel::{multiply_tiles, split_feature, store_sum, sums_of_quads};
+use crate::estep::products_mma::kernel::{multiply_tiles, responsibilities, split_feature, store_sum, sums_of_quads};
 use crate::math::Float;
 use crate::simt::*;
 pub use whiten::*;

@@ -166,17 +166,11 @@ impl<'a, const T: usize, const FULL: bool> WeighBlock<'a, T, FULL> {
             // SAFETY: places that only this thread uses.
             let q = from.get4(0);
             let w = self.weights.get(component);
-            let mut r = [0.0f32; QUAD];
-            counted!(for p in 0..QUAD {
-                // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
-                r[p] = w * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-            });
-            let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+            let (halves, sum, rounded) = responsibilities(w, &q, &top, &factor);
             to.set2(0, halves);
-            let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
-            counts.set(0, counts.get(0) + (r[0] + r[1] + (r[2] + r[3])));
+            counts.set(0, counts.get(0) + sum);
             let places = components * QUADS;
-            counts.set(places, counts.get(places) + (a[0] + a[1] + (b[0] + b[1])));
+            counts.set(places, counts.get(places) + rounded);
             component += step;
             from = from.offset(step * RAW_PITCH);
             to = to.offset(step * STAGE_PITCH);

@@ -154,16 +154,10 @@ impl<'a> OuterBlock<'a> {
             let to = to.offset(thread() as usize / QUADS * STAGE_PITCH + 2 * quad);
             // SAFETY: places that only this thread uses now.
             let (q, top, factor) = (own.get4(0), own.get4(QUAD), own.get4(2 * QUAD));
-            let mut r = [0.0f32; QUAD];
-            counted!(for p in 0..QUAD {
-                // Behind N exponents may be NaN, which the minimum ignores, and factors are zero.
-                r[p] = weight * (exp2(min(q[p] - top[p], 1.0)) * factor[p]);
-            });
-            let halves = [round_halves(r[0], r[1]), round_halves(r[2], r[3])];
+            let (halves, sum, rounded) = responsibilities(weight, &q, &top, &factor);
             to.set2(0, halves);
-            let (a, b) = (widen_halves(halves[0]), widen_halves(halves[1]));
-            counts[0] += r[0] + r[1] + (r[2] + r[3]);
-            counts[1] += a[0] + a[1] + (b[0] + b[1]);
+            counts[0] += sum;
+            counts[1] += rounded;
         }
     }
 

@@ -451,7 +451,7 @@ def test_automatic_differentiation_in_torch(torch):
                 one = {"rtol": 1e-7, "atol": 1e-7} if dtype == np.float64 else {"rtol": 1e-5, "atol": 1e-5}
                 torch.testing.assert_close(mine[0].cpu().double(), right[0], **one)
             held = LogLikelihood(there[0], **kind)
-            assert held._function._likelihood.device.startswith("cuda:0")
+            assert held._function.likelihood.device.startswith("cuda:0")
             scores = held.score_samples(*there[1:])
             torch.testing.assert_close(scores.sum(), held(*there[1:]), rtol=1e-5, atol=0)
 

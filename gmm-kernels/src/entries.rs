@@ -239,7 +239,7 @@ entries! {
         Form::Expanded => "_expanded",
     }; if form != Form::Observed || rows == 8;
 
-    /// The fused E-step of `capacity` (8 or 32) components over D ≤ 16 features, or fewer.
+    /// The fused E-step of `capacity` (8 or 32) components over at most [`fused::most_features`].
     fn fused(full: bool in BOTH, capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
         -> fused::FusedArgs = "fused_{}_k{capacity:02}_d{d:02}", shape(full);
         if d <= fused::most_features(full, capacity);

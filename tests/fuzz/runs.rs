@@ -12,6 +12,7 @@ use ndarray::Array2;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
+use std::cell::Cell;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -60,9 +61,30 @@ fn runs<T>(write: impl Fn(&Chains, &Path) -> T) -> Vec<T> {
     all
 }
 
+/// The numbers of inputs that were refused when they were read, and later.
+#[derive(Default)]
+struct Refused {
+    unread: Cell<u64>,
+    unused: Cell<u64>,
+}
+
+impl Refused {
+    /// Reads a value, and uses it.
+    fn count<T>(&self, read: Result<T>, use_it: impl FnOnce(T) -> Result<()>) -> Result<()> {
+        let one_more = |count: &Cell<u64>| count.set(count.get() + 1);
+        use_it(read.inspect_err(|_| one_more(&self.unread))?).inspect_err(|_| one_more(&self.unused))
+    }
+
+    /// Checks that both occur: otherwise the damage is too small or too large for the test.
+    fn check(&self) {
+        let counts = [self.unread.get(), self.unused.get()];
+        assert!(counts.iter().all(|&n| n > 0), "{counts:?} refused when read and later");
+    }
+}
+
 /// Loads the run beside a file, and lets it go on for some iterations.
-fn go_on(path: &Path) -> io::Result<()> {
-    let gone_on = Saved::load(&path.with_file_name("run")).and_then(|saved| {
+fn go_on(path: &Path, counts: &Refused) -> io::Result<()> {
+    let gone_on = counts.count(Saved::load(&path.with_file_name("run")), |saved| {
         with_posterior(|posterior| {
             let mut run = saved.resume(posterior)?;
             // Some damage asks for more work than a test has time for.
@@ -95,7 +117,9 @@ fn run_archives() {
         let files = run.save(prefix).unwrap();
         fs::read(files.last().unwrap()).unwrap()
     });
-    fuzz("run.npz", OF_RUN, &["cannot resume from "], &good, go_on);
+    let counts = Refused::default();
+    fuzz("run.npz", OF_RUN, &["cannot resume from "], &good, |path| go_on(path, &counts));
+    counts.check();
 }
 
 /// A journal as one input: the length of its state, the state and the log.
@@ -109,6 +133,7 @@ fn run_journals() {
         .iter()
         .map(|[state, log]| [&(state.len() as u64).to_le_bytes()[..], &state[..], &log[..]].concat())
         .collect();
+    let counts = Refused::default();
     fuzz("journal", OF_RUN, &["cannot resume from ", "run.partial.log"], &inputs, |path| {
         let input = fs::read(path).unwrap();
         let (length, rest) = input.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
@@ -122,8 +147,9 @@ fn run_journals() {
         }
         fs::write(path.with_file_name("run.partial.state"), state).unwrap();
         fs::write(path.with_file_name("run.partial.log0"), log).unwrap();
-        go_on(path)
+        go_on(path, &counts)
     });
+    counts.check();
 }
 
 #[test]
@@ -131,14 +157,17 @@ fn priors() {
     let good = br#"{"weights": {"dirichlet": {"concentration": [2.0, 1.5]}},
         "means": {"scaled_normal": {"location": [[0.5], [1.0]], "precision": 0.3}},
         "scales": {"inverse_gamma": {"shape": 2.5, "scale": [1.3]}}, "correlations": {"lkj": {"shape": 2}}}"#;
+    let counts = Refused::default();
     fuzz("prior.json", Memory::per_byte(64), &["prior"], &[good.to_vec()], |path| {
-        let read = || {
-            let model = model(&Prior::from_json(&String::from_utf8_lossy(&fs::read(path).unwrap()))?, None)?;
+        let text = fs::read(path).unwrap();
+        let used = counts.count(Prior::from_json(&String::from_utf8_lossy(&text)), |prior| {
+            let model = model(&prior, None)?;
             if let Ok(theta) = model.sample_prior(&mut ChaCha8Rng::seed_from_u64(0)) {
                 assert!(model.mixture(&theta).is_some());
             }
             Ok(())
-        };
-        read().map_err(|error| refused(path, &error))
+        });
+        used.map_err(|error| refused(path, &error))
     });
+    counts.check();
 }

@@ -63,9 +63,10 @@ mod tests {
             .unwrap();
             let (budget, usual) = (budget as f64 * 1e-3, usual as f64 * 1e-3);
             assert!(timing.repetitions >= 1 && timing.median >= usual && timing.median < budget.max(10.0 * usual));
-            match usual > budget {
-                true => assert_eq!((calls, timing.repetitions), (1, 1)),
-                false => assert!(calls > timing.repetitions),
+            match slow_calls {
+                0 => assert_eq!((calls, timing.repetitions), (1, 1)),
+                1 => assert_eq!(calls, timing.repetitions + 1),
+                _ => {}
             }
         }
     }

@@ -26,9 +26,8 @@ impl<'a> DataSet<'a> {
         Self { data, missing, weights, noise, whole: None }
     }
 
-    /// Checks data in memory, standardised with `standard`.
-    pub fn in_memory(self, standard: Option<&Standardization>) -> gaussmix::Result<(Self, Gaps)> {
-        let Storage::Memory(data) = self.data else { return Ok((self, Gaps::default())) };
+    /// Checks `data`, its numbers in memory, which were standardised with `standard`.
+    pub fn in_memory(self, data: &'a Data, standard: Option<&Standardization>) -> gaussmix::Result<(Self, Gaps)> {
         let (all, samples) = (0..self.n_samples(), samples(data, self.missing)?);
         let mut gaps = Gaps::default();
         gaps.add(&samples, 0);

@@ -231,14 +231,15 @@ impl<'a> Source<'a> {
         let input: &'a Input<'a> = input;
         let (weights, noise) = (input.checked_weights(n)?, input.noise.as_ref());
         let samples = DataSet::new(&input.data, input.options.missing, weights, noise);
-        let (samples, gaps) = if input.data.is_memory() {
-            samples.in_memory(standardization.as_ref()).map_err(|e| input.error(e))?
-        } else {
-            let (rows, progress) = (plan.chunk_rows.unwrap_or(1), |rows| line.rows(&reading, rows, Some(n)));
-            let checked = samples.check(rows, standardize, progress);
-            let gaps;
-            (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
-            (samples, gaps)
+        let (samples, gaps) = match &input.data {
+            Storage::Memory(data) => samples.in_memory(data, standardization.as_ref()).map_err(|e| input.error(e))?,
+            Storage::File(_) => {
+                let (rows, progress) = (plan.chunk_rows.unwrap_or(1), |rows| line.rows(&reading, rows, Some(n)));
+                let checked = samples.check(rows, standardize, progress);
+                let gaps;
+                (gaps, standardization) = checked.map_err(|e| input.standardization_error(e))?;
+                (samples, gaps)
+            }
         };
         drop(line);
         if let Some(note) = gaps.note() {

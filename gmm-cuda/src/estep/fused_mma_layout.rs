@@ -151,7 +151,7 @@ impl TensorCoresLayout {
                 let products = &of_component(c)[of.place(d, (i, 0))..];
                 to.iter_mut().zip(products).for_each(|(to, product)| *to = *product);
             };
-            let diagonal = by_feature(d, product);
+            let diagonal = &by_feature(d, product);
             return self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of);
         }
         // Of each feature, and of its square.
@@ -164,7 +164,7 @@ impl TensorCoresLayout {
                 _ => of_component(c)[row(shape, d, i, j)],
             }
         };
-        let (row, diagonal) = (row_by_row(product), by_feature(d, product));
+        let (row, diagonal) = (row_by_row(product), &by_feature(d, product));
         self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of)
     }
 }

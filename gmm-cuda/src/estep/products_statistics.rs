@@ -43,7 +43,7 @@ impl TensorCoresLayout {
             }
         };
         let log2 = sums_of.weight_scale * sums_of.log2;
-        self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal, log2 }, sums_of)
+        self.statistics_of(SumsOfProducts { counts, rounded, product, row, diagonal: &diagonal, log2 }, sums_of)
     }
 
     /// Returns the statistics, from the sums of products among `sums_of`.
@@ -53,7 +53,6 @@ impl TensorCoresLayout {
             '_,
             impl Fn(usize, (usize, usize)) -> f64 + Copy + Sync,
             impl Fn(usize, usize, &mut [f64]) + Sync,
-            impl Fn(usize, &mut [f64], &mut [f64]) + Sync,
         >,
         sums_of: &Sums<'_>,
     ) -> Result<Statistics> {
@@ -88,7 +87,7 @@ impl TensorCoresLayout {
             second: Covariances::zeros(self.covariance_type, k, d),
         };
         if self.covariance_type == CovarianceType::Diag && self.mixture.is_none() {
-            return of_diagonals(sums, inverse, &unit, &diagonal);
+            return of_diagonals(sums, inverse, &unit, diagonal);
         }
         if self.covariance_type == CovarianceType::Full {
             return Statistics::from_sums(sums, |c, first, second| {
@@ -160,7 +159,7 @@ impl TensorCoresLayout {
                 };
                 let row = row_by_row(product);
                 self.statistics_of(
-                    SumsOfProducts { counts, rounded, product, row, diagonal: by_feature(d, product), log2 },
+                    SumsOfProducts { counts, rounded, product, row, diagonal: &by_feature(d, product), log2 },
                     sums_of,
                 )
             }
@@ -189,7 +188,7 @@ impl TensorCoresLayout {
                     },
                 );
                 self.statistics_of(
-                    SumsOfProducts { counts, rounded, product, row, diagonal: by_feature(d, product), log2 },
+                    SumsOfProducts { counts, rounded, product, row, diagonal: &by_feature(d, product), log2 },
                     sums_of,
                 )
             }
@@ -242,7 +241,7 @@ pub(super) fn by_feature(
 }
 
 /// Sums over samples as the kernels form them.
-pub(super) struct SumsOfProducts<'a, P, R, S> {
+pub(super) struct SumsOfProducts<'a, P, R> {
     /// For each component, the sums of responsibilities and of rounded ones, times [`RESPONSIBILITY_SCALE`].
     pub counts: &'a [f64],
     pub rounded: &'a [f64],
@@ -253,7 +252,7 @@ pub(super) struct SumsOfProducts<'a, P, R, S> {
     /// Writes a component's products of feature i with the features j ≤ i; numbers behind these are ignored.
     pub row: R,
     /// Writes the sums of a component's features, and of their squares, if covariances are diagonal.
-    pub diagonal: S,
+    pub diagonal: &'a WriteDiagonal<'a>,
     /// The log₂-likelihood of the samples, less the mixture's offset, without a factor.
     pub log2: f64,
 }

@@ -171,9 +171,12 @@ impl Fit {
             draw(plot, &source, evaluator.as_mut(), fit.mixture.density(), &fitted)?;
         }
         drop(line);
-        let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
-        let words = report.text(&source, &own, self.training.fit.options.max_iter, model, plot)?;
-        text::report(self.json, &report, || words)?;
+        if self.json {
+            text::print_json(&report)?;
+        } else {
+            let (model, plot) = (outputs.model.as_ref(), outputs.plot.as_ref());
+            text::print(report.text(&source, &own, self.training.fit.options.max_iter, model, plot)?)?;
+        }
         Ok(SUCCESS)
     }
 

@@ -139,9 +139,8 @@ class _Part:
 
     def __init__(self, number: int, partition: Partition, options: Options, resident: bool, in_device: bool) -> None:
         self.number, self.partition, self.options = number, partition, options
-        #: Samples, weights and labels in memory.
-        self.held: tuple[Floats, Weights, Labels | None] | None = None
-        x, weights, labels = self.read()
+        x, weights = partition.read(np.dtype(options.dtype))
+        labels = partition.known(x.shape[0], options.n_components)
         beside = weights if partition.sequences is None else partition.sequences[1]
         total = float(x.shape[0]) if beside is None else float(np.sum(beside))
         measured, _ = self._split(x)
@@ -149,6 +148,7 @@ class _Part:
         self.facts = Facts(x.shape[0], measured.shape[1], total, resident, missing)
         # Samples that do not stay are brought to the device all the same, which looks for what is not finite.
         data = self._data(x, weights, labels)
+        #: Samples, weights and labels in memory.
         self.held = (x, weights, labels) if resident else None
         #: The samples in the device; also None where there are no samples.
         self.data = data if resident and in_device else None
@@ -196,16 +196,19 @@ class _Part:
                 raise ValueError(f"{message}\n{error}") from error
             raise
 
-    def read(self) -> tuple[Floats, Weights, Labels | None]:
-        """Give samples, weights and labels; those that are not resident are read again."""
+    def read(self) -> tuple[Floats, Weights]:
+        """Give samples and weights; those that are not resident are read again."""
+        return self.partition.read(np.dtype(self.options.dtype)) if self.held is None else self.held[:2]
+
+    def labels(self) -> Labels | None:
+        """Give the labels of the samples, if there are any; those that are not resident are read again."""
         if self.held is not None:
-            return self.held
-        x, weights = self.partition.read(np.dtype(self.options.dtype))
-        return x, weights, self.partition.known(len(x), self.options.n_components)
+            return self.held[2]
+        return self.partition.known(self.facts.n_samples, self.options.n_components)
 
     def opened(self) -> Any:
         """Give the samples in the device, to which those that do not stay there are brought."""
-        return self._data(*self.read()) if self.data is None else self.data
+        return self._data(*self.read(), self.labels()) if self.data is None else self.data
 
     # The operations.
 
@@ -216,7 +219,7 @@ class _Part:
         return self.opened().totals(_core.Mixtures.several(mixtures))
 
     def moments(self) -> Any:
-        return _core.Standardization.of(*self.read()[:2])
+        return _core.Standardization.of(*self.read())
 
     def draw(self, mixture: _core.Mixture, seed: int, first_rows: list[int], size: int) -> Any:
         return self.opened().draw(mixture, seed, first_rows[self.number], size)
@@ -224,12 +227,12 @@ class _Part:
     def rows(self, wanted: dict[int, NDArray[np.int64]]) -> Any:
         if self.number not in wanted:
             return None
-        x, weights, _ = self.read()
+        x, weights = self.read()
         rows = wanted[self.number]
         return self._split(x[rows])[0].astype(np.float64), np.ones(len(rows)) if weights is None else weights[rows]
 
     def known(self) -> Any:
-        _, _, labels = self.read()
+        labels = self.labels()
         return np.full(self.facts.n_samples, -1) if labels is None else labels
 
     def values(self, kind: str, mixture: _core.Mixture) -> Any:

@@ -87,9 +87,39 @@ fn address_space() -> Option<u64> {
     None
 }
 
+/// Asks the system for large pages for long memory that is still to be written: in small ones, an array of 512 MB takes
+/// 180 ms to write for the first time, in large ones 32.
+pub fn use_large_pages<T>(memory: &mut [T]) {
+    #[cfg(target_os = "linux")]
+    {
+        /// A multiple of the size of small pages.
+        const PAGE: usize = 1 << 16;
+        let range = memory.as_mut_ptr_range();
+        let start = range.start.cast::<u8>();
+        let start = start.wrapping_add(start.align_offset(PAGE));
+        let len = range.end.addr().saturating_sub(start.addr()) / PAGE * PAGE;
+        if len >= 4 << 20 {
+            // SAFETY: pages of the borrowed memory, whose content this does not change.
+            // A system without large pages refuses, so the outcome does not matter.
+            let _ = unsafe { rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxHugepage) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_in_large_pages_keeps_its_content() {
+        for len in [0, 3, 1 << 20, 12_345_678] {
+            let mut memory: Vec<u16> = (0..len).map(|i| i as u16).collect();
+            use_large_pages(&mut memory);
+            assert!(memory.iter().enumerate().all(|(i, v)| *v == i as u16));
+        }
+    }
 
     #[test]
     fn the_machine_has_memory() {

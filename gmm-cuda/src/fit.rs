@@ -193,7 +193,7 @@ pub fn fit(
     let kernel = gpu.kernel(&entries::fit(course.full(), course.d), course.most_threads().1)?;
     let numbers = || tasks.iter().map(|task| sets[task.set].n_samples() * course.d);
     let (largest, all) = (numbers().max().unwrap_or(1), numbers().sum::<usize>());
-    let (stream, staging) = (Stream::new()?, Staging::new((all / 8).clamp(largest, MOST_NUMBERS.max(largest))));
+    let (stream, staging) = (Stream::new()?, Staging::new(gpu, (all / 8).clamp(largest, MOST_NUMBERS.max(largest))));
     let room = (gpu.free_memory()? / MEMORY.0).min(MEMORY.1);
     let mut fitted = Vec::with_capacity(tasks.len());
     while fitted.len() < tasks.len() && proceed() {

@@ -161,6 +161,21 @@ impl<T: Plain> LockedBuffer<T> {
     }
 }
 
+impl LockedBuffer<u8> {
+    /// Returns the bytes as numbers of another type.
+    #[must_use]
+    pub fn numbers<T: Plain + Copy>(&self) -> &[T] {
+        // SAFETY: any bits are a number, which cannot change through a shared borrow.
+        unsafe { self.align_to().1 }
+    }
+
+    /// Returns the bytes as numbers of another type, to be written.
+    pub fn numbers_mut<T: Plain + Copy>(&mut self) -> &mut [T] {
+        // SAFETY: any bits are a number, and any number is bytes.
+        unsafe { self.align_to_mut().1 }
+    }
+}
+
 impl<T: Plain> Deref for LockedBuffer<T> {
     type Target = [T];
 

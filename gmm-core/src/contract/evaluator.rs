@@ -228,7 +228,9 @@ pub fn draw_by_scores<E: Evaluator + ?Sized>(evaluator: &mut E, draw: &Draw<'_>)
 /// [`Error::Memory`].
 pub fn responsibilities(n_samples: usize, n_components: usize) -> Result<Array2<f64>> {
     check_responsibilities(n_samples, n_components)?;
-    Ok(Array2::zeros((n_samples, n_components)))
+    let mut zeros = Array2::zeros((n_samples, n_components));
+    memory::use_large_pages(zeros.as_slice_mut().unwrap_or_default());
+    Ok(zeros)
 }
 
 /// Checks the memory for the responsibilities (N, K), before an evaluator computes a part of them.

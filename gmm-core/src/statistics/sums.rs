@@ -7,6 +7,9 @@ use crate::model::mixture::Mixture;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array, Array1, Array2, ArrayView2, ArrayViewMut, Axis, Dimension};
 
+/// Rows of samples whose products are formed at once.
+const ROWS: usize = 512;
+
 /// Raw float64 sums of a backend: moments around centres near the data.
 #[derive(Debug, Clone)]
 pub struct CentredSums {
@@ -179,21 +182,36 @@ impl Statistics {
             return Err(Error::ShapeMismatch { what: "responsibilities", expected, got });
         }
         let counts = responsibilities.sum_axis(Axis(0));
+        // In blocks that stay in the cache.
+        let blocks = || x.axis_chunks_iter(Axis(0), ROWS).zip(responsibilities.axis_chunks_iter(Axis(0), ROWS));
+        let matrices = covariance_type.has_matrices();
+        let of_component = |c: usize| {
+            let mut centre = Array1::zeros(d);
+            if counts[c] > 0.0 {
+                blocks().for_each(|(x, r)| centre += &x.t().dot(&r.column(c)));
+                centre /= counts[c];
+            }
+            let mut second = Array2::zeros((if matrices { d } else { 1 }, d));
+            for (x, r) in blocks() {
+                let centred = &x - &centre;
+                let weighted = &centred * &r.column(c).insert_axis(Axis(1));
+                second += &match matrices {
+                    true => product(weighted.t(), centred.view()),
+                    false => (weighted * centred).sum_axis(Axis(0)).insert_axis(Axis(0)),
+                };
+            }
+            (centre, second)
+        };
+        let of_each = map_rows((0..k).into_par_iter(), at_once(n * d), of_component);
         let mut centres = Array2::zeros((k, d));
         let mut second = Covariances::zeros(covariance_type, k, d);
-        for c in 0..k {
-            let r = responsibilities.column(c);
-            if counts[c] > 0.0 {
-                centres.row_mut(c).assign(&(x.t().dot(&r) / counts[c]));
-            }
-            let centred = &x - &centres.row(c);
-            let weighted = &centred * &r.insert_axis(Axis(1));
-            let diagonal = || (&weighted * &centred).sum_axis(Axis(0));
+        for (c, (centre, of_component)) in of_each.into_iter().enumerate() {
+            centres.row_mut(c).assign(&centre);
             match &mut second {
-                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&product(weighted.t(), centred.view())),
-                Covariances::Tied(v) => *v += &product(weighted.t(), centred.view()),
-                Covariances::Diag(v) => v.row_mut(c).assign(&diagonal()),
-                Covariances::Spherical(v) => v[c] = diagonal().sum(),
+                Covariances::Full(v) => v.index_axis_mut(Axis(0), c).assign(&of_component),
+                Covariances::Tied(v) => *v += &of_component,
+                Covariances::Diag(v) => v.row_mut(c).assign(&of_component.row(0)),
+                Covariances::Spherical(v) => v[c] = of_component.sum(),
             }
         }
         let (weight, first) = (counts.sum(), Array2::zeros((k, d)));

@@ -1,9 +1,11 @@
 //! CUDA devices: their list, their contexts, and the kernels loaded on them.
 use super::driver::driver;
 use super::kernel::{Compiled, Kernel};
+use super::memory::locked;
 use super::ptx::{machine_code, ptx_for};
+use super::staging::Buffer;
 use gmm_core::error::{Error, Result};
-use gmm_driver::{Attribute, Context, Driver, Module};
+use gmm_driver::{Attribute, Context, Driver, LockedBuffer, Module};
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt;
@@ -148,6 +150,10 @@ pub struct Gpu {
     context: Context,
     /// Whether the driver has refused machine code, as a driver older than the assembler does.
     refuses_machine_code: AtomicBool,
+    /// The page-locked buffers of the latest long copy, for the next one.
+    pub(super) spare_buffers: Mutex<Option<[Buffer; 2]>>,
+    /// A byte of page-locked memory: while some lives, the driver takes microseconds for more, instead of a millisecond.
+    _locked: LockedBuffer<u8>,
     /// Kernels by entry and limit of registers.
     kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,
 }
@@ -181,10 +187,13 @@ impl Gpu {
             warpgroups: info.compute_capability == (9, 0),
         };
         let context = Context::new(device)?;
+        context.enter()?;
         Ok(Self {
             info,
             limits: limits.under(std::env::var(AS_CAPABILITY).ok().as_deref())?,
             exp2_bias: OnceLock::new(),
+            spare_buffers: Mutex::default(),
+            _locked: locked(1)?,
             context,
             refuses_machine_code: AtomicBool::new(false),
             kernels: Mutex::default(),

@@ -1,6 +1,8 @@
 //! The place of samples in the kernels' layout: the device or the host.
+use super::gpu::Gpu;
 use super::layout::{self, STRIDE};
-use super::memory::{Numbers, allocate, locked};
+use super::memory::{Numbers, allocate};
+use super::staging::{BUFFER_BYTES, Staging};
 use super::stream::Stream;
 use gmm_core::data::frame::{Float, Frame};
 use gmm_core::data::samples::Samples;
@@ -40,11 +42,11 @@ pub struct ColumnsOf<'a, 'x> {
 
 impl ColumnsOf<'_, '_> {
     /// Places the samples within `limit` bytes of the device's memory.
-    pub fn place<T: Element>(&self, limit: usize) -> Result<Place<T>> {
+    pub fn place<T: Element>(&self, gpu: &'static Gpu, limit: usize) -> Result<Place<T>> {
         let n = self.samples.n_samples();
         let bytes = self.width() as u128 * layout::stride(n) as u128 * size_of::<T>() as u128;
         let fits = bytes <= limit as u128 && n <= MAX_SAMPLES;
-        if fits { self.on_device().map(Place::Device) } else { self.on_host(limit) }
+        if fits { self.on_device(gpu).map(Place::Device) } else { self.on_host(limit) }
     }
 
     /// Returns the number of columns: features and weights.
@@ -56,28 +58,22 @@ impl ColumnsOf<'_, '_> {
         layout::columns(rows, self.frame, self.weight_scale.unwrap_or(1.0), out);
     }
 
-    fn on_device<T: Element>(&self) -> Result<DeviceBuffer<T>> {
+    fn on_device<T: Element>(&self, gpu: &'static Gpu) -> Result<DeviceBuffer<T>> {
         let (n, width) = (self.samples.n_samples(), self.width());
         let stride = layout::stride(n);
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
-        let at_once = (COPY_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
-        // Page-locked memory is copied at full speed; ordinary memory serves if the system has none.
-        let mut page_locked = locked::<T>(width * at_once).ok();
-        let mut pageable = if page_locked.is_none() { vec![T::default(); width * at_once] } else { Vec::new() };
-        let staging: &mut [T] = page_locked.as_deref_mut().unwrap_or(&mut pageable);
-        for start in (0..n).step_by(at_once) {
+        let at_once = (BUFFER_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        let staging = Staging::new(gpu, width * at_once);
+        let mut running = stream.idle();
+        for (turn, start) in (0..n).step_by(at_once).enumerate() {
             let rows = self.samples.rows(start..n.min(start + at_once));
-            let len = layout::stride(rows.n_samples());
-            let staging = &mut staging[..width * len];
-            self.write(&rows, staging);
-            for (j, column) in staging.chunks_exact(len).enumerate() {
-                let to = Numbers::of(&buffer).write_part(j * stride + start..j * stride + start + len)?;
-                // SAFETY: both are equally long, and the copy ends before the staging memory is reused or freed.
-                unsafe { stream.inner().copy_to_device(to, column) }.inspect_err(|_| drop(stream.synchronize()))?;
-            }
-            stream.synchronize()?;
+            let of_column = |j: usize| j * stride + start..j * stride + start + layout::stride(rows.n_samples());
+            let places: Vec<_> = (0..width).map(|j| Numbers::of(&buffer).part(of_column(j))).collect::<Result<_>>()?;
+            running = running.followed_by(staging.send(&stream, turn, &places, |to| self.write(&rows, to))?);
         }
+        running.wait()?;
+        drop(staging);
         Ok(buffer)
     }
 

@@ -80,7 +80,7 @@ impl Queue {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
         gpu.enter()?;
-        Ok(Self { gpu, stream: Stream::new()?, staging: Staging::new(BUFFER_BYTES / size_of::<f32>()) })
+        Ok(Self { gpu, stream: Stream::new()?, staging: Staging::new(gpu, BUFFER_BYTES / size_of::<f32>()) })
     }
 
     /// Returns the facts of the device for the choice of a launch's shape.

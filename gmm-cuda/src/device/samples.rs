@@ -3,8 +3,8 @@ use super::gpu::Gpu;
 use super::layout;
 use super::memory::{Numbers, allocate};
 use super::mismatch;
-use super::place::{COPY_BYTES, ColumnsOf, Element, Place};
-use super::staging::Staging;
+use super::place::{ColumnsOf, Element, Place};
+use super::staging::{BUFFER_BYTES, Staging};
 use super::stream::{Running, Stream};
 use super::workspace::Workspace;
 use gmm_core::backends::device_parameters::{Deviations, DeviceParameters};
@@ -129,8 +129,8 @@ struct ChunkBuffer<T: Plain> {
 }
 
 impl<T: Element> ChunkBuffer<T> {
-    fn new(len: usize) -> Result<Self> {
-        Ok(Self { device: allocate(len)?, staging: Staging::new((COPY_BYTES / size_of::<T>()).min(len)) })
+    fn new(gpu: &'static Gpu, len: usize) -> Result<Self> {
+        Ok(Self { device: allocate(len)?, staging: Staging::new(gpu, (BUFFER_BYTES / size_of::<T>()).min(len)) })
     }
 }
 
@@ -169,7 +169,7 @@ impl<T: Element> DeviceSamples<T> {
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
         let frame = deviations.frame(samples);
-        let place = ColumnsOf { samples, frame: &frame, weight_scale }.place(limit_or_free(gpu, memory_limit)?)?;
+        let place = ColumnsOf { samples, frame: &frame, weight_scale }.place(gpu, limit_or_free(gpu, memory_limit)?)?;
         let total_weight = samples.total_weight();
         Self::of_store(Arc::new(Store { gpu, frame, deviations, n, d, total_weight, observed, weight_scale, place }))
     }
@@ -207,7 +207,7 @@ impl<T: Element> DeviceSamples<T> {
 
     fn of_store(store: Arc<Store<T>>) -> Result<Self> {
         let pass = |chunk: Option<usize>| -> Result<_> {
-            let chunk = chunk.map(ChunkBuffer::new).transpose()?;
+            let chunk = chunk.map(|len| ChunkBuffer::new(store.gpu, len)).transpose()?;
             Ok(Pass { stream: Stream::new()?, workspace: Workspace::new(MAX_TOTALS)?, chunk })
         };
         let passes = match &store.place {

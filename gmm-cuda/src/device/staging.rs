@@ -1,5 +1,6 @@
 //! Copies of long arrays between ordinary host memory and the device. The driver would copy with one thread; here all
 //! threads copy to or from one page-locked buffer while the device copies another.
+use super::gpu::{Gpu, lock};
 use super::memory::{Numbers, context, locked};
 use super::mismatch;
 use super::stream::{Running, Stream};
@@ -7,6 +8,8 @@ use gmm_core::error::Result;
 use gmm_driver::{Event, LockedBuffer, Plain};
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
+use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of a buffer, so many that waking the threads for it costs little. 200 MB each way, with 16 cores beside an
 /// H200: buffers of 1 MB 44 ms, 4 MB 23, 16 MB 13, 32 MB 12; the driver alone 58.
@@ -16,37 +19,58 @@ const LEAST_BYTES: usize = 1 << 20;
 /// Bytes that a thread copies at a time.
 const BYTES_AT_A_TIME: usize = 1 << 18;
 
-/// Two page-locked buffers, allocated for the first long array.
+/// Two page-locked buffers, taken from the device's spare ones or allocated for the first long array. They are the
+/// device's spare ones afterwards, because the system takes 0.4 ms to lock a megabyte (beside an H200).
 #[derive(Debug)]
 pub struct Staging<T: Plain> {
+    gpu: &'static Gpu,
     len: usize,
     /// None if the system has no page-locked memory.
-    buffers: OnceCell<Option<[RefCell<Buffer<T>>; 2]>>,
+    buffers: OnceCell<Option<[RefCell<Buffer>; 2]>>,
+    numbers: PhantomData<T>,
 }
 
+/// Page-locked memory, and the end of the device's copies from or to it.
 #[derive(Debug)]
-struct Buffer<T: Plain> {
-    host: LockedBuffer<T>,
-    /// The end of the device's copy.
+pub struct Buffer {
+    host: LockedBuffer<u8>,
     copied: Event,
 }
 
-impl<T: Plain> Buffer<T> {
-    fn new(len: usize) -> Result<Self> {
-        Ok(Self { host: locked(len)?, copied: Event::new(&context()?)? })
+impl Buffer {
+    fn new(bytes: usize) -> Result<Self> {
+        Ok(Self { host: locked(bytes)?, copied: Event::new(&context()?)? })
     }
 
-    /// Makes `write` fill the buffer for the place, and starts to copy the numbers there.
+    /// Makes `write` fill the buffer for the places, and starts to copy the numbers there, one place after the other.
     ///
     /// # Safety
     /// The buffer is freed only after the work in the stream has been waited for.
-    unsafe fn send(&mut self, stream: &Stream, place: Numbers<'_, T>, write: impl FnOnce(&mut [T])) -> Result<()> {
+    unsafe fn send<T: Plain + Copy>(
+        &mut self,
+        stream: &Stream,
+        places: &[Numbers<'_, T>],
+        write: impl FnOnce(&mut [T]),
+    ) -> Result<()> {
         self.wait()?;
-        let len = place.len();
-        write(&mut self.host[..len]);
-        let to = place.write(len, "the place of a buffer")?;
+        let host = &mut self.host.numbers_mut()[..total(places)];
+        write(host);
         // SAFETY: both are equally long. The caller keeps the buffer alive; it is rewritten only after the event.
-        unsafe { stream.inner().copy_to_device(to, &self.host[..len])? };
+        let copy = |to, range| unsafe { stream.inner().copy_to_device(to, &host[range]) };
+        let started = for_each(places, |place, range| Ok(copy(place.write(range.len(), WHAT)?, range)?));
+        self.copied.record(stream.inner())?;
+        started
+    }
+
+    /// Starts to copy numbers from the device to the buffer.
+    ///
+    /// # Safety
+    /// As for [`send`](Self::send).
+    unsafe fn fetch<T: Plain + Copy>(&mut self, stream: &Stream, from: Numbers<'_, T>) -> Result<()> {
+        self.wait()?;
+        let host = &mut self.host.numbers_mut()[..from.len()];
+        // SAFETY: both are equally long. The caller keeps the buffer alive; it is read only after the event.
+        unsafe { stream.inner().copy_to_host(host, from.read(host.len(), WHAT)?)? };
         Ok(self.copied.record(stream.inner())?)
     }
 
@@ -55,23 +79,63 @@ impl<T: Plain> Buffer<T> {
     }
 }
 
-impl<T: Plain + Copy + Default> Staging<T> {
-    pub fn new(len: usize) -> Self {
-        Self { len: len.max(1), buffers: OnceCell::new() }
-    }
+const WHAT: &str = "a copy through a buffer";
 
-    /// Returns the buffers, if an array of this many elements is to pass through them.
-    fn buffers(&self, len: usize) -> Option<&[RefCell<Buffer<T>>; 2]> {
-        if len * size_of::<T>() < LEAST_BYTES {
-            return None;
-        }
-        self.pair()
+fn total<T: Plain>(places: &[Numbers<'_, T>]) -> usize {
+    places.iter().map(Numbers::len).sum()
+}
+
+/// Calls `f` with each place and the range of a buffer that belongs to it.
+fn for_each<T: Plain>(
+    places: &[Numbers<'_, T>],
+    mut f: impl FnMut(Numbers<'_, T>, Range<usize>) -> Result<()>,
+) -> Result<()> {
+    let mut end = 0;
+    places.iter().try_for_each(|place| {
+        let start = end;
+        end += place.len();
+        f(*place, start..end)
+    })
+}
+
+impl<T: Plain + Copy + Default> Staging<T> {
+    /// Returns buffers of `len` numbers, or more.
+    pub fn new(gpu: &'static Gpu, len: usize) -> Self {
+        Self { gpu, len: len.max(1), buffers: OnceCell::new(), numbers: PhantomData }
     }
 
     /// Returns the buffers, if the system has page-locked memory for them.
-    fn pair(&self) -> Option<&[RefCell<Buffer<T>>; 2]> {
-        let buffer = || Buffer::new(self.len).ok().map(RefCell::new);
-        self.buffers.get_or_init(|| Some([buffer()?, buffer()?])).as_ref()
+    fn pair(&self) -> Option<&[RefCell<Buffer>; 2]> {
+        let bytes = (self.len * size_of::<T>()).next_power_of_two();
+        let spare = || lock(&self.gpu.spare_buffers).take_if(|pair| pair[0].host.len() >= bytes);
+        let new = || Some([Buffer::new(bytes).ok()?, Buffer::new(bytes).ok()?]);
+        self.buffers.get_or_init(|| spare().or_else(new).map(|pair| pair.map(RefCell::new))).as_ref()
+    }
+
+    /// Makes `write` fill the first or second buffer, by the parity of `turn`, and starts to copy its numbers to the
+    /// places, one after the other, after the work in the stream. The buffer may be in use on return.
+    pub fn send<'s>(
+        &'s self,
+        stream: &'s Stream,
+        turn: usize,
+        places: &[Numbers<'s, T>],
+        write: impl FnOnce(&mut [T]),
+    ) -> Result<Running<'s, ()>> {
+        let len = total(places);
+        if len > self.len {
+            return Err(mismatch("numbers for a buffer", vec![self.len], vec![len]));
+        }
+        let running = stream.unfinished();
+        match self.pair() {
+            // SAFETY: `running` waits for the work, and borrows `self`.
+            Some(buffers) => unsafe { buffers[turn % 2].borrow_mut().send(stream, places, write)? },
+            None => {
+                let mut numbers = vec![T::default(); len];
+                write(&mut numbers);
+                for_each(places, |place, range| stream.write(place, &numbers[range]))?;
+            }
+        }
+        Ok(running)
     }
 
     /// Starts to copy `from` to the device after the work in the stream. The last buffers may be in use on return.
@@ -82,12 +146,13 @@ impl<T: Plain + Copy + Default> Staging<T> {
         from: &'s [T],
     ) -> Result<Running<'s, ()>> {
         let to = to.into();
-        let Some(buffers) = self.buffers(from.len()) else { return stream.start_write(to, from) };
-        let (to, running) = (to.part(0..from.len())?, stream.unfinished());
-        for (i, numbers) in from.chunks(self.len).enumerate() {
-            let place = to.part(i * self.len..i * self.len + numbers.len())?;
-            // SAFETY: `running` waits for the work, and borrows `self`.
-            unsafe { buffers[i % 2].borrow_mut().send(stream, place, |host| copy(numbers, host))? };
+        if size_of_val(from) < LEAST_BYTES || self.pair().is_none() {
+            return stream.start_write(to, from);
+        }
+        let (to, mut running) = (to.part(0..from.len())?, stream.unfinished());
+        for (turn, numbers) in from.chunks(self.len).enumerate() {
+            let place = to.part(turn * self.len..turn * self.len + numbers.len())?;
+            running = running.followed_by(self.send(stream, turn, &[place], |host| copy(numbers, host))?);
         }
         Ok(running)
     }
@@ -107,8 +172,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
         if all > to.len() || most > self.len {
             return Err(mismatch("parts for the device", vec![to.len(), self.len], vec![all, most]));
         }
-        let buffers = self.pair();
-        let running = stream.unfinished();
+        let mut running = stream.unfinished();
         let mut results = Vec::with_capacity(lengths.len());
         let (mut start, mut turn) = (0, 0);
         while results.len() < lengths.len() {
@@ -121,20 +185,11 @@ impl<T: Plain + Copy + Default> Staging<T> {
             let count = fits.count();
             let lengths = &lengths[first..first + count];
             let len: usize = lengths.iter().sum();
-            let mut write_all = |numbers: &mut [T]| {
+            let write_all = |numbers: &mut [T]| {
                 let parts = parts(numbers, lengths).into_par_iter().enumerate();
                 results.par_extend(parts.map(|(i, part)| write(first + i, part)));
             };
-            let place = to.part(start..start + len)?;
-            match buffers {
-                // SAFETY: as in `upload`.
-                Some(buffers) => unsafe { buffers[turn % 2].borrow_mut().send(stream, place, write_all)? },
-                None => {
-                    let mut numbers = vec![T::default(); len];
-                    write_all(&mut numbers);
-                    stream.write(place, &numbers)?;
-                }
-            }
+            running = running.followed_by(self.send(stream, turn, &[to.part(start..start + len)?], write_all)?);
             (start, turn) = (start + len, turn + 1);
         }
         Ok((running, results))
@@ -143,31 +198,40 @@ impl<T: Plain + Copy + Default> Staging<T> {
     /// Copies numbers from the device after the work in the stream, and waits for them.
     pub fn download<'a>(&self, stream: &Stream, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
         let from = from.into();
-        let Some(buffers) = self.buffers(to.len()) else { return stream.read(from, to) };
+        let buffers = if size_of_val(to) < LEAST_BYTES { None } else { self.pair() };
+        let Some(buffers) = buffers else { return stream.read(from, to) };
         let from = from.part(0..to.len())?;
         // If this ends early, dropping it waits for the device's copies.
         let running = stream.unfinished();
         let start = |i: usize| -> Result<()> {
-            let first = i * self.len;
-            if first >= from.len() {
+            let (first, end) = (i * self.len, from.len().min((i + 1) * self.len));
+            if first >= end {
                 return Ok(());
             }
-            let len = self.len.min(from.len() - first);
-            let buffer = &mut *buffers[i % 2].borrow_mut();
-            buffer.wait()?;
-            let place = from.read_part(first..first + len)?;
-            // SAFETY: both are equally long. The buffer is read after the event, and this function waits for the copy.
-            unsafe { stream.inner().copy_to_host(&mut buffer.host[..len], place)? };
-            Ok(buffer.copied.record(stream.inner())?)
+            // SAFETY: this function waits for the copy.
+            unsafe { buffers[i % 2].borrow_mut().fetch(stream, from.part(first..end)?) }
         };
         start(0)?;
         for (i, numbers) in to.chunks_mut(self.len).enumerate() {
             start(i + 1)?;
             let buffer = buffers[i % 2].borrow();
             buffer.wait()?;
-            copy(&buffer.host[..numbers.len()], numbers);
+            copy(&buffer.host.numbers()[..numbers.len()], numbers);
         }
         running.wait().map(drop)
+    }
+}
+
+impl<T: Plain> Drop for Staging<T> {
+    fn drop(&mut self) {
+        let Some(Some(pair)) = self.buffers.take() else { return };
+        let pair = pair.map(RefCell::into_inner);
+        if pair.iter().all(|buffer| buffer.wait().is_ok()) {
+            let mut spare = lock(&self.gpu.spare_buffers);
+            if spare.as_ref().is_none_or(|spare| spare[0].host.len() < pair[0].host.len()) {
+                *spare = Some(pair);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod batches;
 use crate::device::gpu::Gpu;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
+use crate::device::staging::{BUFFER_BYTES, Staging};
 use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
@@ -34,6 +35,7 @@ use gmm_core::precision::Precision;
 use gmm_core::statistics::Statistics;
 use gmm_driver::DeviceBuffer;
 use ndarray::{Array1, Array2};
+use rayon::prelude::*;
 use std::collections::HashMap;
 use std::f64::consts::LN_2;
 use std::fmt;
@@ -250,6 +252,7 @@ impl<'a> Float32<'a> {
             plan.prepare(&mut pass.workspace, sets)?;
         }
         let scores: DeviceBuffer<f32> = allocate(self.data.n().min(SCORES))?;
+        let staging = Staging::new(self.data.gpu(), BUFFER_BYTES / size_of::<f32>());
         let mut host = vec![0.0f32; scores.len()];
         let mut all = Vec::with_capacity(self.data.n());
         self.data.one_by_one(
@@ -261,9 +264,9 @@ impl<'a> Float32<'a> {
                     let place = Numbers::of(&scores);
                     let work = Work { stream, workspace, columns: columns.part(first, n)?, scores: Some(place) };
                     let running = plan.start(work, sets)?;
-                    stream.read(&scores, &mut host[..n])?;
+                    staging.download(stream, &scores, &mut host[..n])?;
                     running.wait()?;
-                    all.extend(host[..n].iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
+                    all.par_extend(host[..n].par_iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
                 }
                 Ok(())
             },

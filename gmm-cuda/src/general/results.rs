@@ -6,12 +6,18 @@ use crate::device::memory::{Numbers, allocate, enlarge};
 use crate::device::place::Element;
 use crate::device::samples::Columns;
 use crate::device::slots::Slots;
+use crate::device::staging::{BUFFER_BYTES, Staging};
 use crate::device::stream::{Running, Stream};
 use crate::likelihood::{ReduceSets, Totals};
 use gmm_core::error::Result;
+use gmm_core::memory::use_large_pages;
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
-use ndarray::{Array2, s};
+use ndarray::Array2;
+use rayon::prelude::*;
+
+/// Rows that a thread writes at a time, so that their lines stay in its cache.
+const ROWS_AT_ONCE: usize = 128;
 
 /// The results of a pass over the samples besides their total.
 pub enum Goal<'a> {
@@ -58,6 +64,26 @@ pub fn add_slices(
     let reduce = gpu.kernel(&entries::reduce_sets(), None)?;
     stream.launch(reduce, launch.grid(values.len()), launch)?.wait()?;
     stream.read(sums, values)
+}
+
+/// Copies numbers of a piece from the device, after the work in the stream.
+fn downloaded<T: Plain + Copy + Default>(
+    gpu: &'static Gpu,
+    stream: &Stream,
+    from: &DeviceBuffer<T>,
+    to: &mut [T],
+) -> Result<()> {
+    Staging::new(gpu, BUFFER_BYTES / size_of::<T>()).download(stream, from, to)
+}
+
+/// Writes rows of `k` numbers from columns, (K, `stride`).
+fn write_rows<T: Element>(columns: &[T], stride: usize, k: usize, rows: &mut [f64]) {
+    rows.par_chunks_mut(ROWS_AT_ONCE * k).enumerate().for_each(|(i, rows)| {
+        for (c, column) in columns.chunks_exact(stride).enumerate() {
+            let column = &column[i * ROWS_AT_ONCE..];
+            rows[c..].iter_mut().step_by(k).zip(column).for_each(|(to, v)| *to = (*v).into());
+        }
+    });
 }
 
 /// The memory of the results on the device.
@@ -116,20 +142,19 @@ impl Results {
             Goal::Scores(all) => {
                 let start = all.len();
                 all.resize(start + n, 0.0);
-                stream.read(&self.scores, &mut all[start..])?;
+                downloaded(gpu, stream, &self.scores, &mut all[start..])?;
             }
             Goal::Labels(all) => {
                 let mut some = vec![0u32; n];
-                stream.read(&self.labels, &mut some)?;
-                all.extend(some.iter().map(|label| *label as usize));
+                downloaded(gpu, stream, &self.labels, &mut some)?;
+                all.par_extend(some.par_iter().map(|label| *label as usize));
             }
             Goal::Responsibilities(all) => {
-                let mut r = vec![T::default(); layout.k * stride];
-                stream.read(q, &mut r)?;
-                for (c, r) in r.chunks_exact(stride).enumerate() {
-                    let to = all.slice_mut(s![done..done + n, c]);
-                    to.into_iter().zip(r).for_each(|(to, r)| *to = (*r).into());
-                }
+                let mut columns = vec![T::default(); layout.k * stride];
+                use_large_pages(&mut columns);
+                downloaded(gpu, stream, q, &mut columns)?;
+                let all = all.as_slice_mut().unwrap_or_default();
+                write_rows(&columns, stride, layout.k, &mut all[done * layout.k..(done + n) * layout.k]);
             }
             Goal::Total | Goal::Sums(_) => {}
         }

@@ -54,7 +54,7 @@ impl Store {
         }
         // Deviations are differences from each mean: no frame.
         let frame = Frame { shift: vec![0.0; d], scale: vec![1.0; d], inverse: vec![1.0; d], log2_scale: 0.0 };
-        let Place::Device(columns) = (ColumnsOf { samples, frame: &frame, weight_scale }).place(limit)? else {
+        let Place::Device(columns) = (ColumnsOf { samples, frame: &frame, weight_scale }).place(gpu, limit)? else {
             return unsupported(format!("{n} samples within {limit} bytes of GPU memory"));
         };
         let entries = places.len();

@@ -104,7 +104,7 @@ impl Points<f64> {
         };
         // Infinite without known centres.
         let nearest = self.distances(&row_major(known.view()));
-        self.select(&plus_plus(k, &self.weights, nearest, candidates, |i| self.distances(self.row(i))))
+        self.select(&plus_plus(self, k, &self.weights, nearest, candidates))
     }
 
     /// Makes Lloyd iterations until the centres' squared moves sum to at most `tol`; returns whether `rounds` suffice.
@@ -127,8 +127,8 @@ impl Points<f64> {
 
     /// Moves each centre to the means of its samples' observed values, if any. Returns the sum of the squared moves.
     fn move_to_means(&self, centres: &mut Array2<f64>) -> f64 {
-        let (mut sums, mut counts) = (Array2::<f64>::zeros(centres.dim()), Array2::<f64>::zeros(centres.dim()));
-        self.visit(centres, |place, w, observed, away| {
+        let (mut sums, mut counts) = (vec![0.0; centres.len()], vec![0.0; centres.len()]);
+        self.visit(centres, |place, _, w, observed, away| {
             // Sums differences from the centre, to lose nothing for data far from the origin.
             sums[place] += w * observed * away;
             counts[place] += w * observed;
@@ -141,13 +141,15 @@ impl Points<f64> {
         moved
     }
 
-    /// Calls `f` for each value with nearest centre and column, the weight, 1 if observed (else 0), and the difference.
-    fn visit(&self, centres: &Array2<f64>, mut f: impl FnMut([usize; 2], f64, f64, f64)) {
+    /// Calls `f` for each value with the place of its column in its nearest centre, among those (K, D), the column, the
+    /// weight, 1 if observed (else 0), and the difference.
+    fn visit(&self, centres: &Array2<f64>, mut f: impl FnMut(usize, usize, f64, f64, f64)) {
         let observed = self.observed();
         let centres = row_major(centres.view());
         for (i, (label, w)) in self.labels(&centres).into_iter().zip(&self.weights).enumerate() {
-            for (j, (v, centre)) in self.row(i).iter().zip(&centres[label * self.d..]).enumerate() {
-                f([label, j], *w, observed(i, j), v - centre);
+            let places = label * self.d..;
+            for (j, ((v, centre), place)) in self.row(i).iter().zip(&centres[places.clone()]).zip(places).enumerate() {
+                f(place, j, *w, observed(i, j), v - centre);
             }
         }
     }
@@ -158,13 +160,15 @@ impl Points<f64> {
     }
 
     fn spread(&self, centres: &Array2<f64>) -> Gaps {
-        let mut seen = Array2::<f64>::zeros(centres.dim());
-        let mut all = Array2::<f64>::zeros(centres.dim());
-        let mut squares = Array1::<f64>::zeros(self.d);
-        self.visit(centres, |place, w, observed, away| {
-            seen[place] += w * observed;
-            all[place] += w;
-            squares[place[1]] += w * observed * away.powi(2);
+        let (k, d) = centres.dim();
+        let mut seen = Array2::<f64>::zeros((k, d));
+        let mut all = Array2::<f64>::zeros((k, d));
+        let mut squares = Array1::<f64>::zeros(d);
+        self.visit(centres, |place, j, w, observed, away| {
+            let at = [place / d, j];
+            seen[at] += w * observed;
+            all[at] += w;
+            squares[j] += w * observed * away.powi(2);
         });
         let variance = squares / seen.sum_axis(Axis(0));
         let share = seen / &all;

@@ -1,6 +1,7 @@
 //! The samples of k-means, and its common steps: nearest centres, and the choice of the first centres.
 //! [`kmeans`](super::kmeans) serves a fit's start; [`scikit_learn`](super::scikit_learn) gives scikit-learn's bits.
 use gmm_core::backends::cpu::real::Real;
+use gmm_core::model::linalg::vectorised;
 use gmm_core::simd::isa::Isa;
 use gmm_core::simd::lane::fuses;
 use ndarray::NdFloat;
@@ -11,8 +12,8 @@ use rayon::prelude::*;
 const SIDE_BY_SIDE: usize = 32;
 /// The number of such blocks that one thread takes at a time.
 const AT_ONCE: usize = 16;
-/// Work of fewer multiply-adds than this is done by one thread.
-const PARALLEL_WORK: usize = 1 << 18;
+/// Work of fewer multiply-adds than this, some 30 microseconds, is done by one thread: to wake another takes as long.
+const PARALLEL_WORK: usize = 1 << 20;
 
 /// One number for each of some neighbouring samples.
 type Block<T> = [T; SIDE_BY_SIDE];
@@ -118,6 +119,35 @@ impl<T: Number> Points<T> {
     }
 }
 
+impl Points<f64> {
+    /// Returns the samples' squared norms (N,), if [`Distance::LessNorm`] leaves them out.
+    fn norms(&self) -> Vec<f64> {
+        match self.distance {
+            Distance::LessNorm => self.iter().map(squared_norm).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns for each block of 32 samples, and then each of the samples `candidates`, the distances to that sample, or
+    /// to the nearest centre so far, as `nearest` (N,) holds them. `norms` are [`Self::norms`].
+    fn nearer<T: Number>(&self, candidates: &[usize], norms: &[f64], nearest: &[T]) -> Vec<Block<T>> {
+        let centres: Vec<_> = candidates.iter().map(|&i| (self.row(i), squared_norm(self.row(i)))).collect();
+        let (n_blocks, at_once) = (nearest.len().div_ceil(SIDE_BY_SIDE), AT_ONCE * SIDE_BY_SIDE);
+        let mut out = vec![[T::zero(); SIDE_BY_SIDE]; n_blocks * candidates.len()];
+        let piece = |(i, (nearest, out)): (usize, (&[T], &mut [_]))| {
+            let norms = norms.get(i * at_once..).unwrap_or_default();
+            self.isa.run(Nearer { points: self, first: i * AT_ONCE, centres: &centres, norms, nearest, out });
+        };
+        if out.len() * SIDE_BY_SIDE * self.d < PARALLEL_WORK {
+            piece((0, (nearest, &mut out)));
+        } else {
+            let pieces = nearest.par_chunks(at_once).zip(out.par_chunks_mut(AT_ONCE * candidates.len()));
+            pieces.enumerate().for_each(piece);
+        }
+        out
+    }
+}
+
 /// Returns the number of samples that k-means++ draws for each centre but the first, to keep the best: 2 + ⌊ln K⌋.
 pub(super) fn trials(k: usize) -> usize {
     2 + (k as f64).ln() as usize
@@ -125,28 +155,32 @@ pub(super) fn trials(k: usize) -> usize {
 
 /// Returns the `k` samples that greedy k-means++ (Arthur and Vassilvitskii 2007) chooses as centres: each is the best
 /// of the samples that `candidates` draws by the distance of each sample to its nearest centre so far. `nearest` holds
-/// these distances before the first choice; `distances` returns those to a sample.
+/// these distances before the first choice.
 pub(super) fn plus_plus<T: Number>(
+    points: &Points<f64>,
     k: usize,
     weights: &[T],
     mut nearest: Vec<T>,
     mut candidates: impl FnMut(&[T]) -> Vec<usize>,
-    distances: impl Fn(usize) -> Vec<T>,
 ) -> Vec<usize> {
+    let norms = points.norms();
     let mut chosen = Vec::with_capacity(k);
     for _ in 0..k {
-        let mut best: Option<(T, usize, Vec<T>)> = None;
-        for candidate in candidates(&nearest) {
-            let mut nearer = distances(candidate);
-            nearer.iter_mut().zip(&nearest).for_each(|(v, nearest)| *v = if *nearest < *v { *nearest } else { *v });
-            let potential = weighted_sum(&nearer, weights);
-            if best.as_ref().is_none_or(|(least, ..)| potential < *least) {
-                best = Some((potential, candidate, nearer));
+        let candidates = candidates(&nearest);
+        let nearer = points.nearer(&candidates, &norms, &nearest);
+        // The potential of each, and its number among the candidates.
+        let of = |number: usize| nearer.iter().skip(number).step_by(candidates.len()).map(|block| &block[..]);
+        let mut least: Option<(T, usize)> = None;
+        for number in 0..candidates.len() {
+            let potential = weighted_sum_of_blocks(of(number), weights);
+            if least.is_none_or(|(least, _)| potential < least) {
+                least = Some((potential, number));
             }
         }
-        if let Some((_, candidate, nearer)) = best {
-            chosen.push(candidate);
-            nearest = nearer;
+        if let Some((_, number)) = least {
+            chosen.push(candidates[number]);
+            let best = nearest.chunks_mut(SIDE_BY_SIDE).zip(of(number));
+            best.for_each(|(to, from)| to.copy_from_slice(&from[..to.len()]));
         }
     }
     chosen
@@ -154,12 +188,24 @@ pub(super) fn plus_plus<T: Number>(
 
 /// Returns Σᵢ wᵢ·vᵢ in float64, in eight sums side by side, so that no addition waits for the previous one.
 pub(super) fn weighted_sum<T: Number>(values: &[T], weights: &[T]) -> T {
+    weighted_sum_of_blocks(values.chunks(SIDE_BY_SIDE), weights)
+}
+
+fn weighted_sum_of_blocks<'a, T: Number>(values: impl Iterator<Item = &'a [T]>, weights: &[T]) -> T {
     let mut sums = [0.0; 8];
-    for (values, weights) in values.chunks(8).zip(weights.chunks(8)) {
-        for ((sum, v), w) in sums.iter_mut().zip(values).zip(weights) {
-            *sum += wide(*v) * wide(*w);
-        }
-    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for (values, weights) in values.zip(weights.chunks(SIDE_BY_SIDE)) {
+                let (eights, last) = weights.as_chunks::<8>();
+                for (values, weights) in values.as_chunks::<8>().0.iter().zip(eights) {
+                    sums.iter_mut().zip(values).zip(weights).for_each(|((sum, v), w)| *sum += wide(*v) * wide(*w));
+                }
+                let values = &values[8 * eights.len()..];
+                sums.iter_mut().zip(values).zip(last).for_each(|((sum, v), w)| *sum += wide(*v) * wide(*w));
+            }
+        },
+    );
     T::from_f64(sums.iter().sum())
 }
 
@@ -198,23 +244,97 @@ impl<T: Number> WithSimd for Nearest<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Points { d, rows, distance, .. } = self.points;
-        for (b, (least, labels)) in self.least.iter_mut().zip(self.labels).enumerate() {
-            let at = (self.first + b) * d..(self.first + b + 1) * d;
-            let block = &rows.blocks[at.clone()];
+        let d = self.points.d;
+        // A choice inside the loops would keep distances in memory instead of registers.
+        match &self.points.distance {
+            Distance::Squared => self.each(
+                #[inline(always)]
+                |_, block, centre, _| squares(block, centre),
+            ),
+            Distance::Observed(observed) => self.each(
+                #[inline(always)]
+                |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
+            ),
+            Distance::LessNorm => self.each(
+                #[inline(always)]
+                |_, block, centre, norm| less_norm::<T, S>(block, centre, norm),
+            ),
+        }
+    }
+}
+
+impl<T: Number> Nearest<'_, T> {
+    #[inline(always)]
+    fn each(self, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>) {
+        let d = self.points.d;
+        let blocks = self.points.rows.blocks.chunks_exact(d).enumerate().skip(self.first);
+        for (((b, block), least), labels) in blocks.zip(self.least).zip(self.labels) {
             let mut number = T::zero();
-            for (centre, norm) in self.centres.chunks_exact(*d).zip(self.norms) {
-                let distances = match distance {
-                    Distance::Squared => squares(block, centre),
-                    Distance::Observed(observed) => observed_squares(block, &observed.blocks[at.clone()], centre),
-                    Distance::LessNorm => less_norm::<T, S>(block, centre, *norm),
-                };
+            for (centre, norm) in self.centres.chunks_exact(d).zip(self.norms) {
+                let distances = distances(b, block, centre, *norm);
                 for i in 0..SIDE_BY_SIDE {
                     let nearer = distances[i] < least[i];
                     least[i] = if nearer { distances[i] } else { least[i] };
                     labels[i] = if nearer { number } else { labels[i] };
                 }
                 number += T::one();
+            }
+        }
+    }
+}
+
+/// Computes [`Points::nearer`] for the samples of the blocks from `first` on. The centres have their squared norms.
+struct Nearer<'a, T> {
+    points: &'a Points<f64>,
+    first: usize,
+    centres: &'a [(&'a [f64], f64)],
+    norms: &'a [f64],
+    nearest: &'a [T],
+    out: &'a mut [Block<T>],
+}
+
+impl<T: Number> WithSimd for Nearer<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let d = self.points.d;
+        match &self.points.distance {
+            Distance::Squared => self.each(
+                #[inline(always)]
+                |_, block, centre, _| squares(block, centre),
+            ),
+            Distance::Observed(observed) => self.each(
+                #[inline(always)]
+                |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
+            ),
+            Distance::LessNorm => self.each(
+                #[inline(always)]
+                |_, block, centre, norm| less_norm::<f64, S>(block, centre, norm),
+            ),
+        }
+    }
+}
+
+impl<T: Number> Nearer<'_, T> {
+    #[inline(always)]
+    fn each(self, distances: impl Fn(usize, &[Block<f64>], &[f64], f64) -> Block<f64>) {
+        let blocks = self.points.rows.blocks.chunks_exact(self.points.d).enumerate().skip(self.first);
+        let nearest = self.nearest.chunks(SIDE_BY_SIDE).enumerate();
+        for (((b, block), (i, nearest)), out) in blocks.zip(nearest).zip(self.out.chunks_exact_mut(self.centres.len()))
+        {
+            let mut norms = [0.0; SIDE_BY_SIDE];
+            let of_block = self.norms.get(i * SIDE_BY_SIDE..).unwrap_or_default();
+            norms.iter_mut().zip(of_block).for_each(|(to, norm)| *to = *norm);
+            let mut before = [T::infinity(); SIDE_BY_SIDE];
+            before[..nearest.len()].copy_from_slice(nearest);
+            for ((centre, norm), out) in self.centres.iter().zip(out) {
+                let distances = distances(b, block, centre, *norm);
+                for i in 0..SIDE_BY_SIDE {
+                    let v = if distances[i] < f64::INFINITY { distances[i] } else { f64::INFINITY } + norms[i];
+                    let v = T::from_f64(if v > 0.0 { v } else { 0.0 });
+                    out[i] = if before[i] < v { before[i] } else { v };
+                }
             }
         }
     }

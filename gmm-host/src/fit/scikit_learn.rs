@@ -4,7 +4,7 @@
 //! `sklearn.cluster.KMeans(n_clusters=K, n_init=1)` and `sklearn.cluster.kmeans_plusplus` (versions 1.3 to 1.9). The
 //! order of a sum over many samples depends on the processor in both, so results differ where two numbers are equal but
 //! for rounding: two centres equally near a sample, or a random number at the border between two samples.
-use super::points::{Distance, Number, Points, plus_plus, running, squared_norm, trials, weighted_sum, wide};
+use super::points::{Distance, Number, Points, plus_plus, running, trials, weighted_sum, wide};
 use gmm_core::data::samples::View;
 use gmm_core::error::{Error, Result};
 use gmm_core::model::covariances::{CovarianceType, Covariances};
@@ -243,11 +243,6 @@ fn pairwise_sum<T: Number>(values: &[T], term: impl Fn(T) -> T + Copy) -> T {
 fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f64]) -> Vec<usize> {
     // Products of float32 are formed in float64 too; only the distance is rounded.
     let points = Points::new(rows.iter().map(|&v| wide(v)).collect(), d, Vec::new(), Distance::LessNorm);
-    let norms: Vec<f64> = points.iter().map(squared_norm).collect();
-    let distances = |i: usize| -> Vec<T> {
-        let distances = points.distances(points.row(i)).into_iter().zip(&norms).map(|(v, norm)| T::from_f64(v + norm));
-        distances.map(|v| if v > T::zero() { v } else { T::zero() }).collect()
-    };
     let (first, others) = uniforms.split_at(1);
     let mut draws = std::iter::once(first).chain(others.chunks_exact(trials(k)));
     let candidates = |nearest: &[T]| match draws.next().unwrap_or_default() {
@@ -259,7 +254,7 @@ fn seeds<T: Number>(rows: &[T], d: usize, weights: &[T], k: usize, uniforms: &[f
             uniforms.iter().map(|uniform| drawn(uniform).min(nearest.len() - 1)).collect()
         }
     };
-    plus_plus(k, weights, vec![T::infinity(); weights.len()], candidates, distances)
+    plus_plus(&points, k, weights, vec![T::infinity(); weights.len()], candidates)
 }
 
 /// Returns the row that `choice` of NumPy's `RandomState` draws with probabilities proportional to the weights.
@@ -363,7 +358,7 @@ mod tests {
         assert_eq!(pairwise_sum(&v, |v| v), ((1e16 + 1.0) + (-1e16 + 1.0)) + 4.0 + 0.5 + 0.25);
         // Rows are added one after the other.
         assert_eq!(column_sums(&[1e16, 1.0, 1.0, 2.0, -1e16, 3.0], 2, |v| v), [0.0, 6.0]);
-        assert_eq!(squared_norm(&[3.0f64, 4.0, 12.0]), 169.0);
+        assert_eq!(crate::fit::points::squared_norm(&[3.0f64, 4.0, 12.0]), 169.0);
     }
 
     #[test]
@@ -382,13 +377,13 @@ mod tests {
         assert_eq!(kmeans(View::F32(x.view()), None, 2, &[0.5, 0.1, 0.9]).unwrap(), [0; 20]);
     }
 
-    /// Instruction sets and threads give one result; 20,000 rows are divided among threads.
+    /// Instruction sets and threads give one result; 60,000 rows are divided among threads.
     #[test]
     fn every_instruction_set_gives_the_same_labels() {
-        let x = Array2::from_shape_fn((20_000, 5), |(i, j)| ((i * (2 * j + 3)) as f64).sin() + (i % 4) as f64 * 3.0);
+        let x = Array2::from_shape_fn((60_000, 5), |(i, j)| ((i * (2 * j + 3)) as f64).sin() + (i % 4) as f64 * 3.0);
         let rows = rows_of(x.view());
         let of = |isa: Isa| {
-            let points = Points { isa, ..Points::new(rows.clone(), 5, vec![1.0; 20_000], Distance::LessNorm) };
+            let points = Points { isa, ..Points::new(rows.clone(), 5, vec![1.0; 60_000], Distance::LessNorm) };
             lloyd(&points, rows[..20].to_vec(), 1e-4)
         };
         let one = of(Isa::best());

@@ -349,7 +349,7 @@ entries! {
     fn complete_patterns() -> complete::CompleteArgs = "complete_patterns";
 
     /// The fused E-step over patterns of missing values, of `capacity` (8 or 32) components over D ≤ 16 features.
-    fn fused_patterns(capacity: usize in CAPACITIES, d: usize in 1..=small_k::MAX_FEATURES)
+    fn fused_patterns(capacity: usize in CAPACITIES, d: usize in 1..=fused_patterns::MAX_FEATURES)
         -> fused_patterns::FusedPatternsArgs = "fused_patterns_k{capacity:02}_d{d:02}";
 
     /// Log-densities of samples that each have their own noise.

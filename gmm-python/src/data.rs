@@ -15,8 +15,9 @@ use gaussmix::data::{Element as _, Noise, Samples, View};
 use gaussmix::device::{Device, LoadOptions};
 use gaussmix::evaluator::{CpuEvaluator, Description, Evaluator, LabelledEvaluator, Labels};
 use gaussmix::fit::{Em, MapPrior, Variational, me, noise_of, with_noise};
+use gaussmix::memory::use_large_pages;
 use gaussmix::model::{CovarianceModel, Covariances, Predict, UniformDensity};
-use ndarray::{Array1, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView2, Axis, ShapeBuilder as _, Zip};
 use numpy::{Element, IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -144,8 +145,21 @@ pub fn checked(x: View<'_>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     }
 }
 
+/// Returns a copy in the same order, made by all threads if it is long.
+fn copied<T: Copy + Default + Send + Sync>(x: ArrayView2<'_, T>) -> Array2<T> {
+    let columns_first = !x.is_standard_layout() && x.t().is_standard_layout();
+    let mut copy = Array2::from_elem(x.raw_dim().set_f(columns_first), T::default());
+    use_large_pages(copy.as_slice_memory_order_mut().unwrap_or_default());
+    let pairs = Zip::from(&mut copy).and(&x);
+    match x.len() < SMALL {
+        true => pairs.for_each(|to, from| *to = *from),
+        false => pairs.par_for_each(|to, from| *to = *from),
+    }
+    copy
+}
+
 /// Checks samples, which are borrowed under the caller's guarantee, or copied.
-fn samples<T: Element + gaussmix::data::Element + 'static>(
+fn samples<T: Element + gaussmix::data::Element + Default + 'static>(
     x: ArrayView2<'_, T>,
     copy: bool,
     missing: bool,
@@ -154,7 +168,7 @@ fn samples<T: Element + gaussmix::data::Element + 'static>(
         // An array may claim more numbers than it holds (`np.broadcast_to`).
         let remedy = "take fewer rows at a time, or copy=False";
         gaussmix::memory::check("the samples", x.shape(), size_of::<T>(), remedy)?;
-        return T::shared_samples(x.to_owned().into_shared(), missing);
+        return T::shared_samples(copied(x).into_shared(), missing);
     }
     // SAFETY: `Data` keeps the array in a field that is dropped after the evaluator, and exposes neither.
     T::samples(unsafe { outliving(x) }, missing)

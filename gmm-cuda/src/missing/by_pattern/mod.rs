@@ -41,7 +41,7 @@ use gmm_core::statistics::Statistics;
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::data::QUAD;
 use gmm_kernels::entries;
-use gmm_kernels::estep::fused;
+use gmm_kernels::estep::{fused, fused_patterns};
 use gmm_kernels::general::density::TILE;
 use gmm_kernels::patterns::{self, MATRICES, VECTORS};
 use launches::{Complete, FusedPatterns, Marginals, OfBatch};
@@ -57,7 +57,6 @@ const PIECE_NUMBERS: usize = 1 << 21;
 const MIN_PIECE: usize = 2048;
 /// Results of a batch besides the sums: see [`patterns::values`].
 const BESIDE_SUMS: usize = patterns::values(0, 1);
-const MAX_FUSED_FEATURES: usize = 16;
 
 /// Returns an evaluator, on the device of this number, of mixtures with matrices over samples with missing values.
 ///
@@ -179,7 +178,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
         check_features(mixture, d)?;
         self.store.gpu.enter()?;
         let fused = TypeId::of::<T>() == TypeId::of::<f32>()
-            && d <= MAX_FUSED_FEATURES
+            && d <= fused_patterns::MAX_FEATURES
             && k <= fused::MAX_COMPONENTS
             && matches!(goal, Goal::Total | Goal::Sums(_));
         self.latest = if fused { "fused_patterns" } else { "general" };

@@ -118,9 +118,5 @@ instances!(
     9 fused_patterns_k08_d09 fused_patterns_k32_d09,
     10 fused_patterns_k08_d10 fused_patterns_k32_d10,
     11 fused_patterns_k08_d11 fused_patterns_k32_d11,
-    12 fused_patterns_k08_d12 fused_patterns_k32_d12,
-    13 fused_patterns_k08_d13 fused_patterns_k32_d13,
-    14 fused_patterns_k08_d14 fused_patterns_k32_d14,
-    15 fused_patterns_k08_d15 fused_patterns_k32_d15,
-    16 fused_patterns_k08_d16 fused_patterns_k32_d16
+    12 fused_patterns_k08_d12 fused_patterns_k32_d12
 );

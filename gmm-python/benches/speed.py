@@ -81,6 +81,17 @@ def test_likelihood(n, benchmark):
     benchmark(likelihood, gm.weights_, gm.means_, gm.covariances_)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("call", ["predict", "predict_proba", "score_samples", "score"])
+def test_call_with_a_million_samples_of_the_host(call, device, million, benchmark):
+    benchmark.group = f"{call}, N=10⁶ D={D} K={K} full float32"
+    if device == "cuda":
+        gpu()
+    x = million.astype(np.float32)
+    gm = GaussianMixture(K, random_state=0, device=device).fit(x[:10**4])
+    benchmark.pedantic(getattr(gm, call), args=(x,), rounds=9, warmup_rounds=2)
+
+
 # On a GPU: the samples are in its memory, in float32.
 
 

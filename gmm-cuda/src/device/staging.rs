@@ -77,6 +77,10 @@ impl Buffer {
     fn wait(&self) -> Result<()> {
         Ok(self.copied.synchronize()?)
     }
+
+    pub fn bytes(&self) -> usize {
+        self.host.len()
+    }
 }
 
 const WHAT: &str = "a copy through a buffer";
@@ -107,7 +111,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
     /// Returns the buffers, if the system has page-locked memory for them.
     fn pair(&self) -> Option<&[RefCell<Buffer>; 2]> {
         let bytes = (self.len * size_of::<T>()).next_power_of_two();
-        let spare = || lock(&self.gpu.spare_buffers).take_if(|pair| pair[0].host.len() >= bytes);
+        let spare = || lock(&self.gpu.spare_buffers).take_if(|pair| pair[0].bytes() >= bytes);
         let new = || Some([Buffer::new(bytes).ok()?, Buffer::new(bytes).ok()?]);
         self.buffers.get_or_init(|| spare().or_else(new).map(|pair| pair.map(RefCell::new))).as_ref()
     }
@@ -228,7 +232,7 @@ impl<T: Plain> Drop for Staging<T> {
         let pair = pair.map(RefCell::into_inner);
         if pair.iter().all(|buffer| buffer.wait().is_ok()) {
             let mut spare = lock(&self.gpu.spare_buffers);
-            if spare.as_ref().is_none_or(|spare| spare[0].host.len() < pair[0].host.len()) {
+            if spare.as_ref().is_none_or(|spare| spare[0].bytes() < pair[0].bytes()) {
                 *spare = Some(pair);
             }
         }

@@ -118,5 +118,6 @@ instances!(
     9 fused_patterns_k08_d09 fused_patterns_k32_d09,
     10 fused_patterns_k08_d10 fused_patterns_k32_d10,
     11 fused_patterns_k08_d11 fused_patterns_k32_d11,
-    12 fused_patterns_k08_d12 fused_patterns_k32_d12
+    12 fused_patterns_k08_d12 fused_patterns_k32_d12,
+    13 fused_patterns_k08_d13 fused_patterns_k32_d13
 );

@@ -167,6 +167,9 @@ pub(super) fn plus_plus<T: Number>(
     let mut chosen = Vec::with_capacity(k);
     for _ in 0..k {
         let candidates = candidates(&nearest);
+        if candidates.is_empty() {
+            break;
+        }
         let nearer = points.nearer(&candidates, &norms, &nearest);
         // The potential of each, and its number among the candidates.
         let of = |number: usize| nearer.iter().skip(number).step_by(candidates.len()).map(|block| &block[..]);

@@ -199,6 +199,26 @@ impl<T: Plain + Copy + Default> Staging<T> {
         Ok((running, results))
     }
 
+    /// Copies numbers from the device after the work in the stream, at most a buffer of them, and calls `read` with them.
+    pub fn read(&self, stream: &Stream, from: Numbers<'_, T>, read: impl FnOnce(&[T])) -> Result<()> {
+        let len = from.len();
+        if len > self.len {
+            return Err(mismatch("numbers of a buffer", vec![self.len], vec![len]));
+        }
+        let Some([buffer, _]) = self.pair() else {
+            let mut numbers = vec![T::default(); len];
+            stream.read(from, &mut numbers)?;
+            read(&numbers);
+            return Ok(());
+        };
+        // SAFETY: the copy is waited for.
+        unsafe { buffer.borrow_mut().fetch(stream, from)? };
+        let buffer = buffer.borrow();
+        buffer.wait()?;
+        read(&buffer.host.numbers()[..len]);
+        Ok(())
+    }
+
     /// Copies numbers from the device after the work in the stream, and waits for them.
     pub fn download<'a>(&self, stream: &Stream, from: impl Into<Numbers<'a, T>>, to: &mut [T]) -> Result<()> {
         let from = from.into();

@@ -10,6 +10,7 @@ use super::device::kernel::Kernel;
 use super::device::memory::{Numbers, allocate, enlarge, enlarge_with_zeros};
 use super::device::place::Element;
 use super::device::samples::{Chunk, Columns, DeviceSamples};
+use super::device::staging::BUFFER_BYTES;
 use super::device::stream::{Running, Stream, finite, seconds};
 use super::device::workspace::Upload;
 use super::missing::add_offsets;
@@ -273,7 +274,11 @@ impl<T: Element> General<T> {
         let GeneralLayout { k, d, full, .. } = ready.layout;
         let multiprocessors = data.gpu().limits.multiprocessors;
         let chunk = data.chunk_size();
-        let piece = piece(&ready.layout, multiprocessors as usize).min(chunk.next_multiple_of(STRIDE));
+        let mut piece = piece(&ready.layout, multiprocessors as usize).min(chunk.next_multiple_of(STRIDE));
+        if let Goal::Responsibilities(_) = goal {
+            // They are copied through one buffer.
+            piece = piece.min(BUFFER_BYTES / size_of::<T>() / k / STRIDE * STRIDE).max(STRIDE);
+        }
         let posterior_blocks = posterior_blocks(piece, k, multiprocessors);
         let slices = launches::accumulate_slices::<T>(&ready.layout, &data.gpu().limits, piece.div_ceil(MIN_SLICE));
         let shape = Shape { piece, posterior_blocks, slices };

@@ -10,7 +10,6 @@ use crate::device::staging::{BUFFER_BYTES, Staging};
 use crate::device::stream::{Running, Stream};
 use crate::likelihood::{ReduceSets, Totals};
 use gmm_core::error::Result;
-use gmm_core::memory::use_large_pages;
 use gmm_driver::{DeviceBuffer, Plain};
 use gmm_kernels::entries;
 use ndarray::Array2;
@@ -150,11 +149,12 @@ impl Results {
                 all.par_extend(some.par_iter().map(|label| *label as usize));
             }
             Goal::Responsibilities(all) => {
-                let mut columns = vec![T::default(); layout.k * stride];
-                use_large_pages(&mut columns);
-                downloaded(gpu, stream, q, &mut columns)?;
+                let k = layout.k;
+                let columns = Numbers::of(q).part(0..k * stride)?;
                 let all = all.as_slice_mut().unwrap_or_default();
-                write_rows(&columns, stride, layout.k, &mut all[done * layout.k..(done + n) * layout.k]);
+                let rows = &mut all[done * k..(done + n) * k];
+                let write = |columns: &[T]| write_rows(columns, stride, k, rows);
+                Staging::new(gpu, columns.len()).read(stream, columns, write)?;
             }
             Goal::Total | Goal::Sums(_) => {}
         }

@@ -1,9 +1,9 @@
 //! CUDA devices: their list, their contexts, and the kernels loaded on them.
+use super::buffer::Buffer;
 use super::driver::driver;
 use super::kernel::{Compiled, Kernel};
 use super::memory::locked;
 use super::ptx::{machine_code, ptx_for};
-use super::staging::Buffer;
 use gmm_core::error::{Error, Result};
 use gmm_driver::{Attribute, Context, Driver, LockedBuffer, Module};
 use gmm_kernels::entries::Entry;
@@ -177,7 +177,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    fn new(info: GpuInfo) -> Result<Self> {
+    pub(super) fn new(info: GpuInfo) -> Result<Self> {
         let device = driver()?.device(info.ordinal as u32)?;
         let limits = Limits {
             multiprocessors: info.multiprocessors,
@@ -264,45 +264,6 @@ mod tests {
     fn a_device_that_is_not_there_is_refused() {
         let error = Gpu::open(4711).unwrap_err();
         assert!(matches!(error, Error::NoCudaDevice { .. }), "{error}");
-    }
-
-    /// The buffers of a long copy serve the next one, of any type, and give way to larger ones.
-    #[test]
-    fn page_locked_buffers_are_kept_for_the_next_copy() {
-        use crate::device::memory::{Numbers, allocate};
-        use crate::device::staging::Staging;
-        use crate::device::stream::Stream;
-
-        let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(cuda_devices().unwrap().remove(0)).unwrap()));
-        gpu.enter().unwrap();
-        let spare = || lock(&gpu.spare_buffers).as_ref().map(|[first, _]| first.bytes());
-        let (stream, memory) = (Stream::new().unwrap(), allocate::<f32>(9).unwrap());
-        let place = |range| Numbers::of(&memory).part(range).unwrap();
-        assert_eq!(spare(), None);
-        {
-            let staging = Staging::new(gpu, 5);
-            // Two buffers in turn; the numbers of one go to two places.
-            let first = staging.send(&stream, 0, &[place(7..9), place(0..3)], |to| to.copy_from_slice(&[1.0; 5]));
-            let second = staging.send(&stream, 1, &[place(3..7)], |to| to.copy_from_slice(&[2.0, 3.0, 4.0, 5.0]));
-            first.unwrap().followed_by(second.unwrap()).wait().unwrap();
-            assert!(staging.send(&stream, 0, &[place(0..6)], |_| ()).is_err());
-        }
-        let mut numbers = [0.0; 9];
-        stream.read(&memory, &mut numbers).unwrap();
-        assert_eq!(numbers, [1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 1.0]);
-        assert_eq!(spare(), Some(32));
-        let doubles = allocate::<f64>(4).unwrap();
-        for (len, kept) in [(4, 32), (9, 128), (2, 128)] {
-            let staging = Staging::new(gpu, len);
-            let two = [Numbers::of(&doubles).part(0..2).unwrap()];
-            staging.send(&stream, 0, &two, |to| to.fill(len as f64)).unwrap().wait().unwrap();
-            assert_eq!(spare(), if len == 9 { Some(32) } else { None }, "{len}");
-            drop(staging);
-            assert_eq!(spare(), Some(kept), "{len}");
-            let mut numbers = [0.0; 2];
-            stream.read(&doubles, &mut numbers).unwrap();
-            assert_eq!(numbers, [len as f64; 2]);
-        }
     }
 
     /// What the driver takes of a kernel, with its limits of registers: on a device of its own, so

@@ -1,4 +1,5 @@
 //! A device: its driver, memory and kernels, and the samples on it.
+mod buffer;
 pub(crate) mod driver;
 pub(crate) mod gpu;
 pub(crate) mod kernel;

@@ -1,15 +1,15 @@
 //! Copies of long arrays between ordinary host memory and the device. The driver would copy with one thread; here all
 //! threads copy to or from one page-locked buffer while the device copies another.
+use super::buffer::{Buffer, for_each, total};
 use super::gpu::{Gpu, lock};
-use super::memory::{Numbers, context, locked};
+use super::memory::Numbers;
 use super::mismatch;
 use super::stream::{Running, Stream};
 use gmm_core::error::Result;
-use gmm_driver::{Event, LockedBuffer, Plain};
+use gmm_driver::Plain;
 use rayon::prelude::*;
 use std::cell::{OnceCell, RefCell};
 use std::marker::PhantomData;
-use std::ops::Range;
 
 /// Bytes of a buffer, so many that waking the threads for it costs little. 200 MB each way, with 16 cores beside an
 /// H200: buffers of 1 MB 44 ms, 4 MB 23, 16 MB 13, 32 MB 12; the driver alone 58.
@@ -28,78 +28,6 @@ pub struct Staging<T: Plain> {
     /// None if the system has no page-locked memory.
     buffers: OnceCell<Option<[RefCell<Buffer>; 2]>>,
     numbers: PhantomData<T>,
-}
-
-/// Page-locked memory, and the end of the device's copies from or to it.
-#[derive(Debug)]
-pub struct Buffer {
-    host: LockedBuffer<u8>,
-    copied: Event,
-}
-
-impl Buffer {
-    fn new(bytes: usize) -> Result<Self> {
-        Ok(Self { host: locked(bytes)?, copied: Event::new(&context()?)? })
-    }
-
-    /// Makes `write` fill the buffer for the places, and starts to copy the numbers there, one place after the other.
-    ///
-    /// # Safety
-    /// The buffer is freed only after the work in the stream has been waited for.
-    unsafe fn send<T: Plain + Copy>(
-        &mut self,
-        stream: &Stream,
-        places: &[Numbers<'_, T>],
-        write: impl FnOnce(&mut [T]),
-    ) -> Result<()> {
-        self.wait()?;
-        let host = &mut self.host.numbers_mut()[..total(places)];
-        write(host);
-        // SAFETY: both are equally long. The caller keeps the buffer alive; it is rewritten only after the event.
-        let copy = |to, range| unsafe { stream.inner().copy_to_device(to, &host[range]) };
-        let started = for_each(places, |place, range| Ok(copy(place.write(range.len(), WHAT)?, range)?));
-        self.copied.record(stream.inner())?;
-        started
-    }
-
-    /// Starts to copy numbers from the device to the buffer.
-    ///
-    /// # Safety
-    /// As for [`send`](Self::send).
-    unsafe fn fetch<T: Plain + Copy>(&mut self, stream: &Stream, from: Numbers<'_, T>) -> Result<()> {
-        self.wait()?;
-        let host = &mut self.host.numbers_mut()[..from.len()];
-        // SAFETY: both are equally long. The caller keeps the buffer alive; it is read only after the event.
-        unsafe { stream.inner().copy_to_host(host, from.read(host.len(), WHAT)?)? };
-        Ok(self.copied.record(stream.inner())?)
-    }
-
-    fn wait(&self) -> Result<()> {
-        Ok(self.copied.synchronize()?)
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.host.len()
-    }
-}
-
-const WHAT: &str = "a copy through a buffer";
-
-fn total<T: Plain>(places: &[Numbers<'_, T>]) -> usize {
-    places.iter().map(Numbers::len).sum()
-}
-
-/// Calls `f` with each place and the range of a buffer that belongs to it.
-fn for_each<T: Plain>(
-    places: &[Numbers<'_, T>],
-    mut f: impl FnMut(Numbers<'_, T>, Range<usize>) -> Result<()>,
-) -> Result<()> {
-    let mut end = 0;
-    places.iter().try_for_each(|place| {
-        let start = end;
-        end += place.len();
-        f(*place, start..end)
-    })
 }
 
 impl<T: Plain + Copy + Default> Staging<T> {
@@ -272,4 +200,46 @@ fn parts<'n, T>(mut numbers: &'n mut [T], lengths: &[usize]) -> Vec<&'n mut [T]>
 fn copy<T: Copy + Send + Sync>(from: &[T], to: &mut [T]) {
     let size = (BYTES_AT_A_TIME / size_of::<T>()).max(1);
     to.par_chunks_mut(size).zip(from.par_chunks(size)).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::cuda_devices;
+    use crate::device::memory::allocate;
+
+    /// The buffers of a long copy serve the next one, of any type, and give way to larger ones.
+    #[test]
+    fn page_locked_buffers_are_kept_for_the_next_copy() {
+        let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(cuda_devices().unwrap().remove(0)).unwrap()));
+        gpu.enter().unwrap();
+        let spare = || lock(&gpu.spare_buffers).as_ref().map(|[first, _]| first.bytes());
+        let (stream, memory) = (Stream::new().unwrap(), allocate::<f32>(9).unwrap());
+        let place = |range| Numbers::of(&memory).part(range).unwrap();
+        assert_eq!(spare(), None);
+        {
+            let staging = Staging::new(gpu, 5);
+            // Two buffers in turn; the numbers of one go to two places.
+            let first = staging.send(&stream, 0, &[place(7..9), place(0..3)], |to| to.copy_from_slice(&[1.0; 5]));
+            let second = staging.send(&stream, 1, &[place(3..7)], |to| to.copy_from_slice(&[2.0, 3.0, 4.0, 5.0]));
+            first.unwrap().followed_by(second.unwrap()).wait().unwrap();
+            assert!(staging.send(&stream, 0, &[place(0..6)], |_| ()).is_err());
+        }
+        let mut numbers = [0.0; 9];
+        stream.read(&memory, &mut numbers).unwrap();
+        assert_eq!(numbers, [1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 1.0]);
+        assert_eq!(spare(), Some(32));
+        let doubles = allocate::<f64>(4).unwrap();
+        for (len, kept) in [(4, 32), (9, 128), (2, 128)] {
+            let staging = Staging::new(gpu, len);
+            let two = [Numbers::of(&doubles).part(0..2).unwrap()];
+            staging.send(&stream, 0, &two, |to| to.fill(len as f64)).unwrap().wait().unwrap();
+            assert_eq!(spare(), if len == 9 { Some(32) } else { None }, "{len}");
+            drop(staging);
+            assert_eq!(spare(), Some(kept), "{len}");
+            let mut numbers = [0.0; 2];
+            stream.read(&doubles, &mut numbers).unwrap();
+            assert_eq!(numbers, [len as f64; 2]);
+        }
+    }
 }

@@ -565,8 +565,8 @@ def test_samples_do_not_pass_through_the_host(torch):
     gm.fit(x)
     gm.score(x)
     Likelihood(x)(gm.weights_, gm.means_, gm.covariances_)
-    # The array has 208 MB.
-    assert peak() - before < 60, f"{peak() - before} MB"
+    # The array has 208 MB; its scores for the start have 32, and so have the buffers through which they pass.
+    assert peak() - before < 90, f"{peak() - before} MB"
 
 
 DISPATCH = """

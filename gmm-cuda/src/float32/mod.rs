@@ -4,7 +4,7 @@ mod batches;
 use crate::device::gpu::Gpu;
 use crate::device::memory::{Numbers, allocate};
 use crate::device::samples::{Chunk, DeviceSamples, MAX_TOTALS, Pass};
-use crate::device::staging::{BUFFER_BYTES, Staging};
+use crate::device::staging::Staging;
 use crate::device::stream::seconds;
 use crate::device::workspace::Workspace;
 use crate::estep::EStep;
@@ -252,8 +252,7 @@ impl<'a> Float32<'a> {
             plan.prepare(&mut pass.workspace, sets)?;
         }
         let scores: DeviceBuffer<f32> = allocate(self.data.n().min(SCORES))?;
-        let staging = Staging::new(self.data.gpu(), BUFFER_BYTES / size_of::<f32>());
-        let mut host = vec![0.0f32; scores.len()];
+        let staging = Staging::new(self.data.gpu(), scores.len());
         let mut all = Vec::with_capacity(self.data.n());
         self.data.one_by_one(
             |_, Chunk { pass, columns, started }| {
@@ -264,9 +263,10 @@ impl<'a> Float32<'a> {
                     let place = Numbers::of(&scores);
                     let work = Work { stream, workspace, columns: columns.part(first, n)?, scores: Some(place) };
                     let running = plan.start(work, sets)?;
-                    staging.download(stream, &scores, &mut host[..n])?;
+                    staging.read(stream, place.part(0..n)?, |scores| {
+                        all.par_extend(scores.par_iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
+                    })?;
                     running.wait()?;
-                    all.par_extend(host[..n].par_iter().map(|v| LN_2 * (f64::from(*v) + parameters.offset)));
                 }
                 Ok(())
             },

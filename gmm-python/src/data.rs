@@ -145,13 +145,13 @@ pub fn checked(x: View<'_>, missing: bool) -> gaussmix::Result<Samples<'_>> {
     }
 }
 
-/// Returns a copy in the same order, made by all threads if it is long.
+/// Returns a copy in the same order. All threads make a long one; they wake while one copies a megabyte.
 fn copied<T: Copy + Default + Send + Sync>(x: ArrayView2<'_, T>) -> Array2<T> {
     let columns_first = !x.is_standard_layout() && x.t().is_standard_layout();
     let mut copy = Array2::from_elem(x.raw_dim().set_f(columns_first), T::default());
     use_large_pages(copy.as_slice_memory_order_mut().unwrap_or_default());
     let pairs = Zip::from(&mut copy).and(&x);
-    match x.len() < SMALL {
+    match x.len() * size_of::<T>() < 1 << 20 {
         true => pairs.for_each(|to, from| *to = *from),
         false => pairs.par_for_each(|to, from| *to = *from),
     }

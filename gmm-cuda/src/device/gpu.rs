@@ -152,7 +152,7 @@ pub struct Gpu {
     refuses_machine_code: AtomicBool,
     /// The page-locked buffers of the latest long copy, for the next one.
     pub(super) spare_buffers: Mutex<Option<[Buffer; 2]>>,
-    /// A byte of page-locked memory: while some lives, the driver takes microseconds for more, instead of a millisecond.
+    /// A byte of page-locked memory: while some lives, the driver takes microseconds for more, not a millisecond.
     _locked: LockedBuffer<u8>,
     /// Kernels by entry and limit of registers.
     kernels: Mutex<HashMap<(String, Option<u32>), &'static Compiled>>,

@@ -127,7 +127,7 @@ impl<T: Plain + Copy + Default> Staging<T> {
         Ok((running, results))
     }
 
-    /// Copies numbers from the device after the work in the stream, at most a buffer of them, and calls `read` with them.
+    /// Copies at most a buffer of numbers from the device after the work in the stream, and calls `read` with them.
     pub fn read(&self, stream: &Stream, from: Numbers<'_, T>, read: impl FnOnce(&[T])) -> Result<()> {
         let len = from.len();
         if len > self.len {

@@ -128,8 +128,8 @@ impl Points<f64> {
         }
     }
 
-    /// Returns for each block of 32 samples, and then each of the samples `candidates`, the distances to that sample, or
-    /// to the nearest centre so far, as `nearest` (N,) holds them. `norms` are [`Self::norms`].
+    /// Returns for each block of 32 samples, and each of the samples `candidates` in turn, the distances to that sample,
+    /// or to the nearest centre so far, as `nearest` (N,) holds them. `norms` are [`Self::norms`].
     fn nearer<T: Number>(&self, candidates: &[usize], norms: &[f64], nearest: &[T]) -> Vec<Block<T>> {
         let centres: Vec<_> = candidates.iter().map(|&i| (self.row(i), squared_norm(self.row(i)))).collect();
         let (n_blocks, at_once) = (nearest.len().div_ceil(SIDE_BY_SIDE), AT_ONCE * SIDE_BY_SIDE);

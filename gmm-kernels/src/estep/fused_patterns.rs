@@ -17,8 +17,8 @@ use crate::data::Columns;
 use crate::estep::fused::{self, TILE};
 use crate::patterns::ParametersOfQuads;
 
-/// The most features. The kernels of [`general`](crate::general) take 0.8 to 1.1 times as long for 16 features, and 1.05
-/// to 1.3 times as long for 12 (N = 10⁶).
+/// The most features. The kernels of [`general`](crate::general) take 0.8 to 1.1 times as long for 16 features, and
+/// 1.05 to 1.3 times as long for 12 (N = 10⁶).
 pub const MAX_FEATURES: usize = 13;
 
 /// Arguments of the kernels.

@@ -231,6 +231,35 @@ pub(super) fn squared_norm<T: Number>(row: &[T]) -> T {
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
+/// Work over blocks of samples, with their distances from a centre: of a block's number and values, and of the centre
+/// and its squared norm.
+trait ForEachBlock<T> {
+    fn each(self, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>);
+}
+
+impl<T: Number> Points<T> {
+    /// Does work, compiled for the kind of distance: a choice inside its loops would keep distances in memory instead of
+    /// registers.
+    #[inline(always)]
+    fn by_distance<S: Simd>(&self, work: impl ForEachBlock<T>) {
+        let d = self.d;
+        match &self.distance {
+            Distance::Squared => work.each(
+                #[inline(always)]
+                |_, block, centre, _| squares(block, centre),
+            ),
+            Distance::Observed(observed) => work.each(
+                #[inline(always)]
+                |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
+            ),
+            Distance::LessNorm => work.each(
+                #[inline(always)]
+                |_, block, centre, norm| less_norm::<T, S>(block, centre, norm),
+            ),
+        }
+    }
+}
+
 /// Computes the nearest of `centres` (K, D), with squared norms `norms` (K,), and its distance for each sample of the
 /// blocks from `first` on. Registers of any width give the same bits.
 struct Nearest<'a, T> {
@@ -247,26 +276,11 @@ impl<T: Number> WithSimd for Nearest<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let d = self.points.d;
-        // A choice inside the loops would keep distances in memory instead of registers.
-        match &self.points.distance {
-            Distance::Squared => self.each(
-                #[inline(always)]
-                |_, block, centre, _| squares(block, centre),
-            ),
-            Distance::Observed(observed) => self.each(
-                #[inline(always)]
-                |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
-            ),
-            Distance::LessNorm => self.each(
-                #[inline(always)]
-                |_, block, centre, norm| less_norm::<T, S>(block, centre, norm),
-            ),
-        }
+        self.points.by_distance::<S>(self);
     }
 }
 
-impl<T: Number> Nearest<'_, T> {
+impl<T: Number> ForEachBlock<T> for Nearest<'_, T> {
     #[inline(always)]
     fn each(self, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>) {
         let d = self.points.d;
@@ -301,25 +315,11 @@ impl<T: Number> WithSimd for Nearer<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let d = self.points.d;
-        match &self.points.distance {
-            Distance::Squared => self.each(
-                #[inline(always)]
-                |_, block, centre, _| squares(block, centre),
-            ),
-            Distance::Observed(observed) => self.each(
-                #[inline(always)]
-                |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
-            ),
-            Distance::LessNorm => self.each(
-                #[inline(always)]
-                |_, block, centre, norm| less_norm::<f64, S>(block, centre, norm),
-            ),
-        }
+        self.points.by_distance::<S>(self);
     }
 }
 
-impl<T: Number> Nearer<'_, T> {
+impl<T: Number> ForEachBlock<f64> for Nearer<'_, T> {
     #[inline(always)]
     fn each(self, distances: impl Fn(usize, &[Block<f64>], &[f64], f64) -> Block<f64>) {
         let blocks = self.points.rows.blocks.chunks_exact(self.points.d).enumerate().skip(self.first);

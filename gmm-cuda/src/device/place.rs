@@ -63,7 +63,7 @@ impl ColumnsOf<'_, '_> {
         let stride = layout::stride(n);
         let stream = Stream::new()?;
         let buffer: DeviceBuffer<T> = allocate(width * stride)?;
-        let at_once = (BUFFER_BYTES / size_of::<T>() / width).next_multiple_of(STRIDE).clamp(STRIDE, stride);
+        let at_once = (BUFFER_BYTES / size_of::<T>() / width / STRIDE * STRIDE).clamp(STRIDE, stride);
         let staging = Staging::new(gpu, width * at_once);
         let mut running = stream.idle();
         for (turn, start) in (0..n).step_by(at_once).enumerate() {

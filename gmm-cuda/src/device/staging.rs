@@ -38,7 +38,8 @@ impl<T: Plain + Copy + Default> Staging<T> {
 
     /// Returns the buffers, if the system has page-locked memory for them.
     fn pair(&self) -> Option<&[RefCell<Buffer>; 2]> {
-        let bytes = (self.len * size_of::<T>()).next_power_of_two();
+        let bytes = self.len * size_of::<T>();
+        let bytes = if bytes < BUFFER_BYTES { bytes.next_power_of_two() } else { bytes };
         let spare = || lock(&self.gpu.spare_buffers).take_if(|pair| pair[0].bytes() >= bytes);
         let new = || Some([Buffer::new(bytes).ok()?, Buffer::new(bytes).ok()?]);
         self.buffers.get_or_init(|| spare().or_else(new).map(|pair| pair.map(RefCell::new))).as_ref()
@@ -178,7 +179,8 @@ impl<T: Plain> Drop for Staging<T> {
     fn drop(&mut self) {
         let Some(Some(pair)) = self.buffers.take() else { return };
         let pair = pair.map(RefCell::into_inner);
-        if pair.iter().all(|buffer| buffer.wait().is_ok()) {
+        // Those of very many columns are too large to be kept.
+        if pair.iter().all(|buffer| buffer.bytes() <= BUFFER_BYTES && buffer.wait().is_ok()) {
             let mut spare = lock(&self.gpu.spare_buffers);
             if spare.as_ref().is_none_or(|spare| spare[0].bytes() < pair[0].bytes()) {
                 *spare = Some(pair);
@@ -230,11 +232,16 @@ mod tests {
         assert_eq!(numbers, [1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 1.0]);
         assert_eq!(spare(), Some(32));
         let doubles = allocate::<f64>(4).unwrap();
-        for (len, kept) in [(4, 32), (9, 128), (2, 128)] {
+        for (len, kept) in [(4, 32), (9, 128), (2, 128), (BUFFER_BYTES / 8 + 1, 128)] {
             let staging = Staging::new(gpu, len);
             let two = [Numbers::of(&doubles).part(0..2).unwrap()];
             staging.send(&stream, 0, &two, |to| to.fill(len as f64)).unwrap().wait().unwrap();
-            assert_eq!(spare(), if len == 9 { Some(32) } else { None }, "{len}");
+            let too_small = match len {
+                9 => Some(32),
+                2 | 4 => None,
+                _ => Some(128),
+            };
+            assert_eq!(spare(), too_small, "{len}");
             drop(staging);
             assert_eq!(spare(), Some(kept), "{len}");
             let mut numbers = [0.0; 2];

@@ -73,7 +73,6 @@ impl ColumnsOf<'_, '_> {
             running = running.followed_by(staging.send(&stream, turn, &places, |to| self.write(&rows, to))?);
         }
         running.wait()?;
-        drop(staging);
         Ok(buffer)
     }
 

@@ -103,7 +103,8 @@ impl<T: Number> Points<T> {
         let mut least = vec![[T::infinity(); SIDE_BY_SIDE]; n_blocks];
         let mut labels = vec![[T::zero(); SIDE_BY_SIDE]; n_blocks];
         let piece = |(piece, (least, labels)): (usize, (&mut [_], &mut [_]))| {
-            self.isa.run(Nearest { points: self, first: piece * AT_ONCE, centres, norms: &norms, least, labels });
+            let work = Nearest { first: piece * AT_ONCE, centres, norms: &norms, least, labels };
+            self.isa.run(ByDistance(self, work));
         };
         if n_blocks * SIDE_BY_SIDE * centres.len() < PARALLEL_WORK {
             piece((0, (&mut least, &mut labels)));
@@ -136,7 +137,8 @@ impl Points<f64> {
         let mut out = vec![[T::zero(); SIDE_BY_SIDE]; n_blocks * candidates.len()];
         let piece = |(i, (nearest, out)): (usize, (&[T], &mut [_]))| {
             let norms = norms.get(i * at_once..).unwrap_or_default();
-            self.isa.run(Nearer { points: self, first: i * AT_ONCE, centres: &centres, norms, nearest, out });
+            let work = Nearer { first: i * AT_ONCE, centres: &centres, norms, nearest, out };
+            self.isa.run(ByDistance(self, work));
         };
         if out.len() * SIDE_BY_SIDE * self.d < PARALLEL_WORK {
             piece((0, (nearest, &mut out)));
@@ -234,25 +236,33 @@ pub(super) fn squared_norm<T: Number>(row: &[T]) -> T {
 /// Work over blocks of samples, with their distances from a centre: of a block's number and values, and of the centre
 /// and its squared norm.
 trait ForEachBlock<T> {
-    fn each(self, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>);
+    fn each(self, points: &Points<T>, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>);
 }
 
-impl<T: Number> Points<T> {
-    /// Does work, compiled for the kind of distance: a choice inside its loops would keep distances in memory instead of
-    /// registers.
+/// Does work, compiled for the kind of distance: a choice inside its loops would keep distances in memory instead of
+/// registers.
+struct ByDistance<'a, T, W>(&'a Points<T>, W);
+
+impl<T: Number, W: ForEachBlock<T>> WithSimd for ByDistance<'_, T, W> {
+    type Output = ();
+
     #[inline(always)]
-    fn by_distance<S: Simd>(&self, work: impl ForEachBlock<T>) {
-        let d = self.d;
-        match &self.distance {
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self(points, work) = self;
+        let d = points.d;
+        match &points.distance {
             Distance::Squared => work.each(
+                points,
                 #[inline(always)]
                 |_, block, centre, _| squares(block, centre),
             ),
             Distance::Observed(observed) => work.each(
+                points,
                 #[inline(always)]
                 |b, block, centre, _| observed_squares(block, &observed.blocks[b * d..(b + 1) * d], centre),
             ),
             Distance::LessNorm => work.each(
+                points,
                 #[inline(always)]
                 |_, block, centre, norm| less_norm::<T, S>(block, centre, norm),
             ),
@@ -263,7 +273,6 @@ impl<T: Number> Points<T> {
 /// Computes the nearest of `centres` (K, D), with squared norms `norms` (K,), and its distance for each sample of the
 /// blocks from `first` on. Registers of any width give the same bits.
 struct Nearest<'a, T> {
-    points: &'a Points<T>,
     first: usize,
     centres: &'a [T],
     norms: &'a [T],
@@ -271,20 +280,11 @@ struct Nearest<'a, T> {
     labels: &'a mut [Block<T>],
 }
 
-impl<T: Number> WithSimd for Nearest<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.points.by_distance::<S>(self);
-    }
-}
-
 impl<T: Number> ForEachBlock<T> for Nearest<'_, T> {
     #[inline(always)]
-    fn each(self, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>) {
-        let d = self.points.d;
-        let blocks = self.points.rows.blocks.chunks_exact(d).enumerate().skip(self.first);
+    fn each(self, points: &Points<T>, distances: impl Fn(usize, &[Block<T>], &[T], T) -> Block<T>) {
+        let d = points.d;
+        let blocks = points.rows.blocks.chunks_exact(d).enumerate().skip(self.first);
         for (((b, block), least), labels) in blocks.zip(self.least).zip(self.labels) {
             let mut number = T::zero();
             for (centre, norm) in self.centres.chunks_exact(d).zip(self.norms) {
@@ -302,7 +302,6 @@ impl<T: Number> ForEachBlock<T> for Nearest<'_, T> {
 
 /// Computes [`Points::nearer`] for the samples of the blocks from `first` on. The centres have their squared norms.
 struct Nearer<'a, T> {
-    points: &'a Points<f64>,
     first: usize,
     centres: &'a [(&'a [f64], f64)],
     norms: &'a [f64],
@@ -310,19 +309,10 @@ struct Nearer<'a, T> {
     out: &'a mut [Block<T>],
 }
 
-impl<T: Number> WithSimd for Nearer<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.points.by_distance::<S>(self);
-    }
-}
-
 impl<T: Number> ForEachBlock<f64> for Nearer<'_, T> {
     #[inline(always)]
-    fn each(self, distances: impl Fn(usize, &[Block<f64>], &[f64], f64) -> Block<f64>) {
-        let blocks = self.points.rows.blocks.chunks_exact(self.points.d).enumerate().skip(self.first);
+    fn each(self, points: &Points<f64>, distances: impl Fn(usize, &[Block<f64>], &[f64], f64) -> Block<f64>) {
+        let blocks = points.rows.blocks.chunks_exact(points.d).enumerate().skip(self.first);
         let nearest = self.nearest.chunks(SIDE_BY_SIDE).enumerate();
         for (((b, block), (i, nearest)), out) in blocks.zip(nearest).zip(self.out.chunks_exact_mut(self.centres.len()))
         {

@@ -221,8 +221,8 @@ impl Folder {
     #[cfg(unix)]
     #[track_caller]
     pub fn ended_by(&self, signal: &str, args: impl Args) -> String {
-        let child = start(self, args);
-        wait_until_busy(&child);
+        let mut child = start(self, args);
+        wait_until_busy(&mut child);
         kill(signal, &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
@@ -362,12 +362,20 @@ pub fn start(folder: impl AsRef<Path>, args: impl Args) -> std::process::Child {
     command.current_dir(folder).args(args.words()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits at most five minutes until a condition holds for a running process.
+/// Waits at most five minutes until a condition holds for a process, which must hold before it ends.
 #[cfg(unix)]
 #[track_caller]
-pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool) {
+pub fn wait_for(child: &mut std::process::Child, mut holds: impl FnMut(u32) -> bool) {
     let begin = std::time::Instant::now();
-    while !holds(child.id()) {
+    loop {
+        let end = child.try_wait().unwrap();
+        if holds(child.id()) {
+            return;
+        }
+        if let Some(status) = end {
+            let stderr = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+            panic!("the program ended before that ({status}): {stderr}");
+        }
         assert!(begin.elapsed().as_secs() < 300, "it did not come to that");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -376,7 +384,7 @@ pub fn wait_for(child: &std::process::Child, mut holds: impl FnMut(u32) -> bool)
 /// Waits until a process has computed long enough to have read its data, however slow the machine is.
 #[cfg(unix)]
 #[track_caller]
-pub fn wait_until_busy(child: &std::process::Child) {
+pub fn wait_until_busy(child: &mut std::process::Child) {
     wait_for(child, |id| match cpu_seconds(id) {
         Some(seconds) => seconds > 1.5,
         None => {

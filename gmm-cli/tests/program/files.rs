@@ -93,8 +93,8 @@ fn changed_while_read(change: impl Fn(&mut fs::File)) -> String {
     fs::write(&path, npy("'<f4'", false, &format!("({n}, {d})"), &values)).unwrap();
     // The columns are shifted copies of each other, so that full covariances may be singular.
     let args = "fit x.npy --memory 300k --device cpu -k 3 --covariance-type diag --tol 0 --max-iter 1000000";
-    let child = start(&folder, args);
-    wait_until_busy(&child);
+    let mut child = start(&folder, args);
+    wait_until_busy(&mut child);
     change(&mut fs::File::options().write(true).open(&path).unwrap());
     let output = child.wait_with_output().unwrap();
     // There is an exit code only if no signal ended the program.

@@ -73,8 +73,8 @@ fn a_signal_leaves_no_unfinished_file() {
     for out in ["new.npy", "old.csv"] {
         let kill_too = has_unnamed_files(&path).then_some("KILL");
         for signal in SIGNALS.into_iter().chain(kill_too) {
-            let child = start(&path, format!("sample data/iris3.json -n 4e7 -o {out}"));
-            wait_for(&child, |id| writes(id, &path));
+            let mut child = start(&path, format!("sample data/iris3.json -n 4e7 -o {out}"));
+            wait_for(&mut child, |id| writes(id, &path));
             kill(signal, &child);
             let output = child.wait_with_output().unwrap();
             let code = if signal == "KILL" { None } else { Some(130) };
@@ -99,8 +99,8 @@ fn a_killed_run_leaves_no_unfinished_result() {
     // On a busy machine a run may name its results before the test sees it write them.
     for _ in 0..5 {
         let args = "mcmc data/iris.csv -k 2 --sampler metropolis --warmup 100 --draws 200000 --thin 1 --chains 2";
-        let child = start(&path, format!("{args} --device cpu -o run"));
-        wait_for(&child, |id| {
+        let mut child = start(&path, format!("{args} --device cpu -o run"));
+        wait_for(&mut child, |id| {
             let journal = names(&path).iter().any(|name| named(name));
             !journal && writes(id, &path) || !results().is_empty()
         });

@@ -35,7 +35,8 @@ impl CudaEvaluator<'static> {
     /// values; [`Error::Unsupported`](gmm_core::error::Error::Unsupported) if the memory beside the array cannot hold
     /// the columns.
     pub fn from_device_array(array: DeviceArray, options: &CudaOptions) -> Result<Self> {
-        Ok(Self { gpu: array.enter()?, engine: engine::complete(Source::Device(array), options)? })
+        let (gpu, _entered) = array.enter()?;
+        Ok(Self { gpu, engine: engine::complete(Source::Device(array), options)? })
     }
 }
 

@@ -86,7 +86,7 @@ impl Evaluator for Float64<'_> {
             self.latest = general::VARIANT;
             return self.general.statistics(&mut self.data, &self.samples, mixture);
         }
-        self.data.gpu().enter()?;
+        let _entered = self.data.gpu().enter()?;
         let (variant, sums) = Fused64::centred_sums(&mut self.fused, &self.data, mixture)?;
         if sums.cancel(mixture) {
             self.latest = general::VARIANT;

@@ -1,8 +1,10 @@
 //! Contexts: a device's state for a process.
 use crate::device::{Device, Driver};
 use crate::error::{Error, Result};
-use crate::functions::{Code, ContextHandle, DEINITIALIZED, Functions, INVALID_CONTEXT, SUCCESS};
+use crate::functions::{Code, ContextHandle, DEINITIALIZED, Functions, INVALID_CONTEXT};
 use std::cell::RefCell;
+use std::fmt::{Debug, Formatter};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A device's primary context, shared with other libraries of the process. It is released when the last clone, and the
@@ -32,12 +34,12 @@ impl Context {
         Ok(Self(Arc::new(Inner { device, handle, failure: Mutex::new(None) })))
     }
 
-    /// Makes this the calling thread's context, for allocations, launches and copies. Also
+    /// Makes this the calling thread's context, for allocations, launches and copies, until the result is dropped. Also
     /// returns, once, a failure while an owner was dropped.
-    pub fn enter(&self) -> Result<()> {
-        self.call("cuCtxSetCurrent", self.make_current())?;
+    pub fn enter(&self) -> Result<Entered> {
+        let entered = self.make_current()?;
         let failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(entered), Err)
     }
 
     /// Returns the context that the calling thread entered last. Fails if it has entered none.
@@ -46,20 +48,16 @@ impl Context {
         current.ok_or_else(|| driver.functions().error("cuCtxGetCurrent", INVALID_CONTEXT))
     }
 
-    fn make_current(&self) -> Code {
+    /// As [`enter`](Self::enter), without a report of a failure.
+    pub(crate) fn make_current(&self) -> Result<Entered> {
+        let mut before = ContextHandle::default();
+        // SAFETY: a place for the handle.
+        self.call("cuCtxGetCurrent", unsafe { (self.functions().cuCtxGetCurrent)(&mut before) })?;
         // SAFETY: the context is retained.
-        let code = unsafe { (self.functions().cuCtxSetCurrent)(self.0.handle) };
-        if code == SUCCESS {
-            // An ending thread has no such place any more, and enters nothing after this.
-            let _ = CURRENT.try_with(|current| {
-                let mut current = current.borrow_mut();
-                if !current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.0, &self.0)) {
-                    return current.replace(self.clone());
-                }
-                None
-            });
-        }
-        code
+        self.call("cuCtxSetCurrent", unsafe { (self.functions().cuCtxSetCurrent)(self.0.handle) })?;
+        // An ending thread has no such place any more, and enters nothing after this.
+        let earlier = CURRENT.try_with(|current| current.replace(Some(self.clone()))).ok().flatten();
+        Ok(Entered { functions: self.functions(), before, earlier, of_thread: PhantomData })
     }
 
     /// Returns the free bytes of the device's memory. The context must be the thread's.
@@ -84,14 +82,36 @@ impl Context {
 
     /// Releases an owner's resource in this context, and keeps a failure. A driver that has ended has released it.
     pub(crate) fn release(&self, call: &'static str, release: impl FnOnce(&Functions) -> Code) {
-        let code = match self.make_current() {
-            SUCCESS => release(self.functions()),
-            code => code,
-        };
-        if code != SUCCESS && code != DEINITIALIZED {
-            let mut failure = self.0.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            failure.get_or_insert_with(|| self.error(call, code));
+        match self.make_current().and_then(|_entered| self.call(call, release(self.functions()))) {
+            Ok(()) | Err(Error::Call { code: DEINITIALIZED, .. }) => {}
+            Err(failure) => {
+                self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+            }
         }
+    }
+}
+
+/// A thread's stay in a context. When it is dropped, the thread has its earlier context again, which may be another
+/// library's. Of stays within each other, the last ends first.
+#[must_use = "the thread leaves the context when this is dropped"]
+pub struct Entered {
+    functions: &'static Functions,
+    before: ContextHandle,
+    earlier: Option<Context>,
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Debug for Entered {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entered").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // SAFETY: a context that was the thread's, or none. If its owner has destroyed it, the thread has none.
+        let _ = unsafe { (self.functions.cuCtxSetCurrent)(self.before) };
+        let _ = CURRENT.try_with(|current| current.replace(self.earlier.take()));
     }
 }
 

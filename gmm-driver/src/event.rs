@@ -40,8 +40,9 @@ impl Event {
         self.context.call("cuEventRecord", code)
     }
 
-    /// Waits for the work before the mark, if any, and fails if it failed.
+    /// Waits for the work before the mark, if any, from any thread. Fails if the work failed.
     pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.context.make_current()?;
         // SAFETY: the event exists.
         let code = unsafe { (self.context.functions().cuEventSynchronize)(self.handle) };
         self.context.call("cuEventSynchronize", code)

@@ -101,6 +101,7 @@ functions! {
     cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: DeviceHandle);
     cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: DeviceHandle);
     cuDevicePrimaryCtxRelease_v2(device: DeviceHandle);
+    cuCtxGetCurrent(context: *mut ContextHandle);
     cuCtxSetCurrent(context: ContextHandle);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemAlloc_v2(start: *mut Address, bytes: usize);
@@ -109,7 +110,6 @@ functions! {
     cuMemFreeHost(start: *mut c_void);
     cuMemHostGetDevicePointer_v2(device: *mut Address, host: *mut c_void, flags: c_uint);
     cuMemcpyHtoD_v2(to: Address, from: *const c_void, bytes: usize);
-    cuMemcpyDtoH_v2(to: *mut c_void, from: Address, bytes: usize);
     cuMemcpyHtoDAsync_v2(to: Address, from: *const c_void, bytes: usize, stream: StreamHandle);
     cuMemcpyDtoHAsync_v2(to: *mut c_void, from: Address, bytes: usize, stream: StreamHandle);
     cuMemsetD8_v2(to: Address, value: u8, bytes: usize);

@@ -19,7 +19,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use context::Context;
+pub use context::{Context, Entered};
 pub use device::{Attribute, Device, Driver};
 pub use error::{Error, Result};
 pub use event::Event;

@@ -2,7 +2,6 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::functions::{Address, Code, Functions, OUT_OF_MEMORY};
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
@@ -76,20 +75,6 @@ impl<T: Plain> DeviceBuffer<T> {
             context.call(call, fill(context.functions(), buffer.start, len * size_of::<T>()))?;
         }
         Ok(buffer)
-    }
-
-    /// Copies the numbers to the host, after all work in streams. The context must be the thread's.
-    pub fn to_vec(&self) -> Result<Vec<T>> {
-        let (mut numbers, bytes) = (Vec::<T>::with_capacity(self.len), self.len * size_of::<T>());
-        if self.len > 0 {
-            let to = numbers.as_mut_ptr().cast::<c_void>();
-            // SAFETY: both have room for so many bytes.
-            let code = unsafe { (self.context.functions().cuMemcpyDtoH_v2)(to, self.start, bytes) };
-            self.context.call("cuMemcpyDtoH", code)?;
-        }
-        // SAFETY: the copy wrote all of them, and any bits are a number.
-        unsafe { numbers.set_len(self.len) };
-        Ok(numbers)
     }
 
     /// Returns the number of numbers.

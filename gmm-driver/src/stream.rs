@@ -46,8 +46,9 @@ impl Stream {
         &self.context
     }
 
-    /// Waits for all work in the stream. Fails if the work failed.
+    /// Waits for all work in the stream, from any thread. Fails if the work failed.
     pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.context.make_current()?;
         // SAFETY: the stream exists.
         let code = unsafe { (self.context.functions().cuStreamSynchronize)(self.handle) };
         self.context.call("cuStreamSynchronize", code)

@@ -1,6 +1,6 @@
 //! Tests of the owners with a driver that records its calls, per thread.
 use crate::functions::{Code, ContextHandle, DEINITIALIZED, INVALID_CONTEXT, OUT_OF_MEMORY, SUCCESS};
-use crate::{Attribute, Context, DeviceBuffer, Driver, Error, Event, LockedBuffer, Module, Stream};
+use crate::{Attribute, Context, DeviceBuffer, Driver, Entered, Error, Event, LockedBuffer, Module, Stream};
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +86,7 @@ functions! {
     }
     fn cuDevicePrimaryCtxRetain(context: *mut usize, _device: c_int) { context.write(8); SUCCESS }
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { released("context") }
+    fn cuCtxGetCurrent(context: *mut usize) { context.write(CURRENT.get()); SUCCESS }
     fn cuCtxSetCurrent(context: ContextHandle) { CURRENT.set(context.0.addr()); SUCCESS }
     fn cuMemAlloc_v2(start: *mut u64, bytes: usize) {
         if bytes > 1 << 30 {
@@ -140,10 +141,10 @@ fn driver() -> Driver {
     unsafe { Driver::from_functions(find) }
 }
 
-fn entered() -> Context {
+fn entered() -> (Context, Entered) {
     let context = Context::new(driver().device(0).unwrap()).unwrap();
-    context.enter().unwrap();
-    context
+    let entered = context.enter().unwrap();
+    (context, entered)
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn a_device_is_described() {
 
 #[test]
 fn codes_with_and_without_a_name_are_errors() {
-    let context = entered();
+    let (context, _entered) = entered();
     let error = DeviceBuffer::<f64>::new(&context, 1 << 30).unwrap_err();
     assert_eq!(error.to_string(), "cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY, code 2)");
     assert_eq!(DeviceBuffer::<f64>::new(&context, usize::MAX).unwrap_err(), error);
@@ -177,7 +178,7 @@ fn codes_with_and_without_a_name_are_errors() {
 
 #[test]
 fn owners_are_released_once_and_before_their_context() {
-    let context = entered();
+    let (context, entered) = entered();
     {
         let memory = DeviceBuffer::from_slice(&context, &[1.0f32, 2.0]).unwrap();
         let none = DeviceBuffer::from_slice(&context, &[0u32; 0]).unwrap();
@@ -200,32 +201,44 @@ fn owners_are_released_once_and_before_their_context() {
     let made = ["memory", "locked memory", "event", "stream", "module", "launch"];
     let freed = ["free memory", "free locked memory", "free event", "free stream", "free module"];
     assert_eq!(calls(), [&made[..], &freed].concat(), "the thread is in the context");
-    assert_eq!(CURRENT.get(), 8);
-    // The thread leaves the first context for a second, so the first is released.
-    let second = entered();
+    drop(entered);
     assert_eq!(calls(), ["context"]);
-    drop(second);
+}
+
+#[test]
+fn a_thread_returns_to_its_earlier_context() {
+    // Another library's.
+    CURRENT.set(5);
+    let (context, outer) = entered();
+    let inner = context.enter().unwrap();
+    drop(inner);
+    assert_eq!((CURRENT.get(), Context::current(driver()).is_ok()), (8, true));
+    let memory = DeviceBuffer::<u8>::new(&context, 1).unwrap();
+    drop(outer);
+    assert_eq!((CURRENT.get(), Context::current(driver()).is_ok()), (5, false));
+    drop(memory);
+    assert_eq!(CURRENT.get(), 5);
 }
 
 #[test]
 fn a_failure_of_a_release_is_told_by_the_next_call() {
-    let context = entered();
+    let (context, _entered) = entered();
     let buffers = [1, 2].map(|len| DeviceBuffer::<u8>::new(&context, len).unwrap());
     RELEASE.set(700);
     drop(buffers);
     RELEASE.set(SUCCESS);
     assert!(matches!(context.enter(), Err(Error::Call { call: "cuMemFree", code: 700, .. })));
-    assert_eq!(context.enter(), Ok(()), "it is told once");
+    assert!(context.enter().is_ok(), "it is told once");
 }
 
 #[test]
 fn a_driver_that_has_ended_has_released_everything() {
-    let context = entered();
+    let (context, _entered) = entered();
     let stream = Stream::new(&context).unwrap();
     RELEASE.set(DEINITIALIZED);
     drop(stream);
     RELEASE.set(SUCCESS);
-    assert_eq!(context.enter(), Ok(()));
+    assert!(context.enter().is_ok());
 }
 
 #[test]
@@ -234,6 +247,6 @@ fn what_is_made_outside_of_a_context_is_refused() {
     assert!(matches!(error, Error::Call { code: INVALID_CONTEXT, .. }), "{error}");
     let context = Context::new(driver().device(0).unwrap()).unwrap();
     assert!(matches!(Event::timed(&context), Err(Error::Call { code: INVALID_CONTEXT, .. })));
-    context.enter().unwrap();
+    let _entered = context.enter().unwrap();
     assert!(Context::current(driver()).is_ok());
 }

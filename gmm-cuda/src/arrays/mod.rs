@@ -2,6 +2,7 @@
 pub(super) mod launches;
 
 use super::device::gpu::Gpu;
+use super::device::kernel::Grid;
 use super::device::layout::stride;
 use super::device::memory::{Numbers, allocate};
 use super::device::place::{COPY_BYTES, Element, MAX_SAMPLES};
@@ -12,7 +13,7 @@ use gmm_core::data::frame::{Frame, looked_at};
 use gmm_core::data::samples::{Rows, check_rows, check_weights};
 use gmm_core::error::{Error, Result};
 use gmm_core::precision::Precision;
-use gmm_driver::{DeviceBuffer, Plain};
+use gmm_driver::{DeviceBuffer, Entered, Plain};
 use gmm_kernels::arrays::COLUMNS;
 use gmm_kernels::entries;
 use launches::{ArrayOf, ColumnsLaunch, RangesLaunch, RowsLaunch, least_index, ranges};
@@ -23,7 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The most columns, because of a launch's limit of blocks along its second axis.
-const MAX_COLUMNS: usize = 65535 * COLUMNS;
+const MAX_COLUMNS: usize = Grid::MOST_SLICES as usize * COLUMNS;
 
 /// N samples of D features that another library has put into a GPU's memory: float32 or float64, in any layout.
 ///
@@ -148,7 +149,7 @@ impl DeviceArray {
     }
 
     fn copied_as<T: Element>(&self) -> Result<Self> {
-        let gpu = self.enter()?;
+        let (gpu, _entered) = self.enter()?;
         let stride = stride(self.n);
         let columns = allocate::<T>(self.d * stride)?;
         // Exact: zero is subtracted, and the type is the same.
@@ -178,12 +179,12 @@ impl DeviceArray {
         self.in_float64 || self.element == Precision::Float64
     }
 
-    /// Makes the array's GPU current in the calling thread, and waits until the elements are written.
-    pub(super) fn enter(&self) -> Result<&'static Gpu> {
+    /// As [`Gpu::enter`] of the array's GPU; also waits until the elements are written.
+    pub(super) fn enter(&self) -> Result<(&'static Gpu, Entered)> {
         let gpu = Gpu::open(self.ordinal)?;
-        gpu.enter()?;
+        let entered = gpu.enter()?;
         Stream::wait_for_legacy_default()?;
-        Ok(gpu)
+        Ok((gpu, entered))
     }
 
     /// Returns some samples in float64, with their weights.
@@ -198,7 +199,7 @@ impl DeviceArray {
 
     /// Checks that the samples are finite and returns their frame.
     pub(super) fn frame(&self) -> Result<Frame> {
-        let gpu = self.enter()?;
+        let (gpu, _entered) = self.enter()?;
         let ranges = match self.element {
             Precision::Float32 => self.ranges::<f32>(gpu)?,
             Precision::Float64 => self.ranges::<f64>(gpu)?,
@@ -271,7 +272,7 @@ impl DeviceArray {
     /// Returns some rows unchanged.
     fn rows_as<T: Element>(&self, rows: &[usize]) -> Result<Array2<T>> {
         check_rows(rows, self.n)?;
-        let gpu = self.enter()?;
+        let (gpu, _entered) = self.enter()?;
         let stream = Stream::new()?;
         let kernel = gpu.kernel(&entries::array_rows::<T>(), None)?;
         let at_once = (COPY_BYTES / size_of::<T>() / self.d).clamp(1, rows.len().max(1));
@@ -312,7 +313,7 @@ impl DeviceArray {
         deviations: Deviations,
         memory_limit: Option<usize>,
     ) -> Result<DeviceSamples<T>> {
-        let gpu = self.enter()?;
+        let (gpu, _entered) = self.enter()?;
         let (n, d) = (self.n, self.d);
         let frame = match deviations {
             Deviations::InFrame => self.frame()?,

@@ -5,7 +5,7 @@ use super::kernel::{Compiled, Kernel};
 use super::memory::locked;
 use super::ptx::{machine_code, ptx_for};
 use gmm_core::error::{Error, Result};
-use gmm_driver::{Attribute, Context, Driver, LockedBuffer, Module};
+use gmm_driver::{Attribute, Context, Driver, Entered, LockedBuffer, Module};
 use gmm_kernels::entries::Entry;
 use std::collections::HashMap;
 use std::fmt;
@@ -187,7 +187,7 @@ impl Gpu {
             warpgroups: info.compute_capability == (9, 0),
         };
         let context = Context::new(device)?;
-        context.enter()?;
+        let _entered = context.enter()?;
         Ok(Self {
             info,
             limits: limits.under(std::env::var(AS_CAPABILITY).ok().as_deref())?,
@@ -200,8 +200,8 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context current in the calling thread. Each public call begins with it.
-    pub fn enter(&self) -> Result<()> {
+    /// Makes the device's context current in the calling thread, until the result is dropped. Each public call begins with it.
+    pub fn enter(&self) -> Result<Entered> {
         Ok(self.context.enter()?)
     }
 
@@ -275,7 +275,7 @@ mod tests {
 
         let gpu = || Gpu::new(cuda_devices().unwrap().remove(0)).unwrap();
         let taker = gpu();
-        taker.enter().unwrap();
+        let _entered = taker.enter().unwrap();
         refuse_machine_code(false);
         taker.kernel(&entries::reduce_sets(), None).unwrap();
         taker.kernel(&entries::batch(4), None).unwrap();

@@ -22,13 +22,13 @@ impl<T: Plain> Memory<T> {
     /// # Errors
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example if memory is short.
     pub fn reserve(&mut self, len: usize) -> Result<()> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         enlarge(&mut self.numbers, len)
     }
 
     /// Makes room as [`reserve`](Self::reserve), with the same errors; new numbers are zero.
     pub fn reserve_zeros(&mut self, len: usize) -> Result<()> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         enlarge_with_zeros(&mut self.numbers, len)
     }
 
@@ -79,7 +79,7 @@ impl Queue {
     /// [`Error::NoCudaDevice`](gmm_core::error::Error::NoCudaDevice), [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         Ok(Self { gpu, stream: Stream::new()?, staging: Staging::new(gpu, BUFFER_BYTES / size_of::<f32>()) })
     }
 
@@ -93,7 +93,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn kernel<A>(&self, entry: &Entry<A>) -> Result<Kernel<A>> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         self.gpu.kernel(entry, None)
     }
 
@@ -102,7 +102,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Cuda`](gmm_core::error::Error::Cuda), for example if memory is short.
     pub fn memory<T: Plain>(&self, len: usize) -> Result<Memory<T>> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         Ok(Memory { gpu: self.gpu, numbers: allocate(len)? })
     }
 
@@ -111,7 +111,7 @@ impl Queue {
     /// # Errors
     /// Errors of `work`, and [`Error::Cuda`](gmm_core::error::Error::Cuda).
     pub fn run<'env, R>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<R>) -> Result<R> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         // If `work` fails, dropping this waits.
         let running = self.stream.unfinished();
         let result = work(&self.work())?;
@@ -121,7 +121,7 @@ impl Queue {
 
     /// Runs `work` as [`run`](Self::run), with the same errors, and returns its seconds by the device's clock.
     pub fn seconds<'env>(&'env self, work: impl FnOnce(&Work<'env>) -> Result<()>) -> Result<f64> {
-        self.gpu.enter()?;
+        let _entered = self.gpu.enter()?;
         self.stream.seconds(|| {
             let running = self.stream.unfinished();
             work(&self.work())?;

@@ -164,7 +164,7 @@ impl<T: Element> DeviceSamples<T> {
         memory_limit: Option<usize>,
     ) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let (n, d) = (samples.n_samples(), samples.n_features());
         let weight_scale = samples.weights().map(weight_scale);
         let observed = samples.missing().map(|_| samples.observed_weights());
@@ -201,7 +201,7 @@ impl<T: Element> DeviceSamples<T> {
 
     /// Returns the same samples, uncopied, for another evaluator.
     pub fn share(&self) -> Result<Self> {
-        self.gpu().enter()?;
+        let _entered = self.gpu().enter()?;
         Self::of_store(self.store.clone())
     }
 
@@ -387,6 +387,6 @@ fn free_for_samples(gpu: &Gpu) -> Result<usize> {
 /// Returns the bytes of a device's memory that samples can take now.
 pub fn free_memory(ordinal: usize) -> Result<usize> {
     let gpu = Gpu::open(ordinal)?;
-    gpu.enter()?;
+    let _entered = gpu.enter()?;
     free_for_samples(gpu)
 }

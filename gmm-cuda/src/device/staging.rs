@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn page_locked_buffers_are_kept_for_the_next_copy() {
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(cuda_devices().unwrap().remove(0)).unwrap()));
-        gpu.enter().unwrap();
+        let _entered = gpu.enter().unwrap();
         let spare = || lock(&gpu.spare_buffers).as_ref().map(|[first, _]| first.bytes());
         let (stream, memory) = (Stream::new().unwrap(), allocate::<f32>(9).unwrap());
         let place = |range| Numbers::of(&memory).part(range).unwrap();

@@ -40,7 +40,7 @@ fn on_device<T: Number>(x: ArrayView2<'_, T>) -> DeviceArray {
     let (all, offset) = unsafe {
         (std::slice::from_raw_parts(first, last.offset_from(first) as usize + 1), x.as_ptr().offset_from(first))
     };
-    Gpu::open(0).unwrap().enter().unwrap();
+    let _entered = Gpu::open(0).unwrap().enter().unwrap();
     let buffer = copied(all).unwrap();
     let pointer = buffer.as_device_ptr().wrapping_offset(offset);
     let strides = [x.strides()[0], x.strides()[1]];

@@ -282,7 +282,7 @@ impl<'a> Float32<'a> {
     }
 
     pub fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
-        self.data.gpu().enter()?;
+        let _entered = self.data.gpu().enter()?;
         let (task, parameters, _) = self.prepared(Operation::Total, mixture)?;
         let sets = slice::from_ref(&parameters);
         let Planned::By(plan) = self.plan(&task, sets, None)? else {
@@ -330,7 +330,7 @@ impl Evaluator for Float32<'_> {
 
     fn log_likelihood(&mut self, mixture: &Mixture) -> Result<f64> {
         check_features(mixture, self.data.d())?;
-        self.data.gpu().enter()?;
+        let _entered = self.data.gpu().enter()?;
         let task = self.task(Operation::Total, mixture);
         let whitened =
             |requested| matches!(requested, Requested::Family(family) if family.name() == WHITENED_WGMMA.facts().name);
@@ -356,7 +356,7 @@ impl Evaluator for Float32<'_> {
     /// compared to the first: rounding may depend on it, and differ from [`Self::log_likelihood`]'s.
     fn log_likelihood_batch(&mut self, mixtures: &[Mixture]) -> Result<Vec<f64>> {
         mixtures.iter().try_for_each(|mixture| check_features(mixture, self.data.d()))?;
-        self.data.gpu().enter()?;
+        let _entered = self.data.gpu().enter()?;
         let mut totals = vec![0.0; mixtures.len()];
         let task = |mixture: &Mixture| self.task(Operation::Totals, mixture);
         let lengths: Vec<usize> = mixtures.chunk_by(|a, b| task(a) == task(b)).map(<[_]>::len).collect();
@@ -372,7 +372,7 @@ impl Evaluator for Float32<'_> {
 
     fn score_samples(&mut self, mixture: &Mixture) -> Result<Array1<f64>> {
         check_features(mixture, self.data.d())?;
-        self.data.gpu().enter()?;
+        let _entered = self.data.gpu().enter()?;
         let (task, parameters, _) = self.prepared(Operation::Scores, mixture)?;
         match self.plan(&task, slice::from_ref(&parameters), None)? {
             Planned::By(plan) => {
@@ -386,7 +386,7 @@ impl Evaluator for Float32<'_> {
     fn statistics(&mut self, mixture: &Mixture) -> Result<Statistics> {
         check_features(mixture, self.data.d())?;
         let gpu = self.data.gpu();
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let requested = self.requested(Operation::EStep);
         let chooser = Chooser { gpu, file: self.tuning_file.as_deref() };
         let (variant, statistics) = self.estep.statistics(&mut self.data, mixture, &chooser, requested)?;
@@ -457,7 +457,7 @@ impl Sampling for Float32<'_> {
             return Ok(false);
         }
         let gpu = self.data.gpu();
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let metropolis = match self.metropolis.take().filter(|metropolis| metropolis.is_for(target)) {
             Some(ready) => self.metropolis.insert(ready),
             None => {

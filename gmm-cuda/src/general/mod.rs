@@ -232,7 +232,7 @@ impl<T: Element> General<T> {
     /// Returns the seconds of a total over the first chunk by the device's clock, the mean over `repeats` back to back.
     pub fn seconds(&mut self, data: &mut DeviceSamples<T>, mixture: &Mixture, repeats: u32) -> Result<f64> {
         let ready = Ready::new(mixture, data)?;
-        ready.gpu.enter()?;
+        let _entered = ready.gpu.enter()?;
         let shape = self.prepare(data, &ready, &Goal::Total)?;
         let Chunk { pass, columns, started } = data.chunk(0)?;
         // The first launches, which do not count, load the kernels.
@@ -242,7 +242,7 @@ impl<T: Element> General<T> {
 
     /// Makes one pass over all samples; returns their total log-likelihood.
     fn pass(&mut self, data: &mut DeviceSamples<T>, ready: &Ready<'_, T>, mut goal: Goal<'_>) -> Result<f64> {
-        ready.gpu.enter()?;
+        let _entered = ready.gpu.enter()?;
         let shape = self.prepare(data, ready, &goal)?;
         let (this, data) = (&*self, &*data);
         let mut done = 0;

@@ -81,7 +81,7 @@ impl<'a> OwnNoise<'a> {
     }
 
     fn over(store: Arc<Store>, samples: Samples<'a>) -> Result<Self> {
-        store.gpu.enter()?;
+        let _entered = store.gpu.enter()?;
         Ok(Self {
             store,
             samples,
@@ -125,7 +125,7 @@ impl<'a> OwnNoise<'a> {
         check_features(mixture, self.n_features())?;
         mixture.check_no_noise("noise of the samples, under the density")?;
         let (gpu, n, (k, d)) = (self.store.gpu, self.n_samples(), mixture.means().dim());
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let multiprocessors = gpu.limits.multiprocessors;
         let piece = (PIECE_NUMBERS / k.max(self.store.entries)).max(MIN_PIECE).min(n).next_multiple_of(STRIDE);
         let mut slices = 1;

@@ -43,7 +43,7 @@ impl Store {
             ));
         }
         let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let places = noise.entries();
         let weight_scale = samples.weights().map(weight_scale);
         let width = d + usize::from(weight_scale.is_some()) + places.len();

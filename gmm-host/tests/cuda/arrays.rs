@@ -2,7 +2,7 @@
 use crate::common::{blobs, cuda, mixture};
 use crate::gpu_harness::Test;
 use gmm_core::data::frame::Float;
-use gmm_driver::{Context, DeviceBuffer, Driver, Plain, Stream};
+use gmm_driver::{Context, DeviceBuffer, Driver, Entered, Plain, Stream};
 use gmm_host::{
     CovarianceType, Covariances, CudaEvaluator, CudaOptions, DeviceArray, Element, Error, Evaluator, Fit,
     GaussianMixtureParams, HostArray, Mixture, Operation, Precision, Samples,
@@ -32,10 +32,10 @@ impl Number for f32 {}
 
 impl Number for f64 {}
 
-fn enter() -> Context {
+fn enter() -> (Context, Entered) {
     let context = Context::new(Driver::load().unwrap().device(0).unwrap()).unwrap();
-    context.enter().unwrap();
-    context
+    let entered = context.enter().unwrap();
+    (context, entered)
 }
 
 /// Returns a copy of the array's memory on the device, and a pointer to its first element.
@@ -47,7 +47,8 @@ fn upload<T: Number>(x: ArrayView2<'_, T>) -> (DeviceBuffer<T>, *const T) {
     let (all, offset) = unsafe {
         (std::slice::from_raw_parts(first, last.offset_from(first) as usize + 1), x.as_ptr().offset_from(first))
     };
-    let buffer = DeviceBuffer::from_slice(&enter(), all).unwrap();
+    let (context, _entered) = enter();
+    let buffer = DeviceBuffer::from_slice(&context, all).unwrap();
     let pointer = buffer.as_device_ptr().wrapping_offset(offset).cast_const();
     (buffer, pointer)
 }
@@ -179,7 +180,8 @@ fn a_copy_is_independent() {
     let copy = array.copied().unwrap();
     drop(array);
     let mut evaluator = evaluator(copy);
-    let stream = Stream::new(&enter()).unwrap();
+    let (context, _entered) = enter();
+    let stream = Stream::new(&context).unwrap();
     // SAFETY: the buffer holds 8000 numbers, and the copy is waited for.
     unsafe { stream.copy_to_device(buffer.as_device_ptr(), &[0.0f32; 8000]).unwrap() };
     stream.synchronize().unwrap();

@@ -69,7 +69,7 @@ fn a_device_is_listed() {
 /// The driver compiles the committed PTX and finds each entry by its name.
 fn the_driver_takes_every_kernel() {
     let context = Context::new(Driver::load().unwrap().device(0).unwrap()).unwrap();
-    context.enter().unwrap();
+    let _entered = context.enter().unwrap();
     let names = gmm_kernels::ptx::names();
     assert!(!names.is_empty());
     for entry in names {

@@ -164,7 +164,7 @@ impl<T: Element> General<T> {
             return Ok(None);
         }
         let mut ready = Ready::new(mixture, data)?;
-        ready.gpu.enter()?;
+        let _entered = ready.gpu.enter()?;
         let piece = stride(n);
         let states = if k > n_states { n_states } else { 0 };
         let bytes =

@@ -143,7 +143,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
     }
 
     fn over(store: Arc<Store<T>>, samples: Samples<'a>) -> Result<Self> {
-        store.gpu.enter()?;
+        let _entered = store.gpu.enter()?;
         let multiprocessors = store.gpu.limits.multiprocessors;
         // For any number of components.
         let blocks = posterior_blocks(store.arrangement.places.min(PIECE_NUMBERS), usize::MAX, multiprocessors);
@@ -176,7 +176,7 @@ impl<'a, T: Element> ByPattern<'a, T> {
     fn evaluate(&mut self, mixture: &Mixture, mut goal: Goal<'_>) -> Result<f64> {
         let (k, d) = (mixture.n_components(), self.store.arrangement.d);
         check_features(mixture, d)?;
-        self.store.gpu.enter()?;
+        let _entered = self.store.gpu.enter()?;
         let fused = TypeId::of::<T>() == TypeId::of::<f32>()
             && d <= fused_patterns::MAX_FEATURES
             && k <= fused::MAX_COMPONENTS

@@ -29,7 +29,7 @@ pub(super) struct Store<T: Plain> {
 impl<T: Element> Store<T> {
     pub fn new(samples: &Samples<'_>, ordinal: usize, memory_limit: Option<usize>) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        gpu.enter()?;
+        let _entered = gpu.enter()?;
         let arrangement = Arrangement::new(samples);
         let limit = limit_or_free(gpu, memory_limit)?;
         let bytes = (arrangement.d + 1) as u128 * arrangement.stride() as u128 * size_of::<T>() as u128;

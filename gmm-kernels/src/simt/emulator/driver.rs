@@ -50,7 +50,7 @@ static ALLOCATED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 static HANDLE: u64 = 0;
 
 std::thread_local! {
-    /// Whether the context is current in this thread: nothing is created or freed otherwise.
+    /// Whether the context is current in this thread: nothing is made, used or freed otherwise.
     static CURRENT: Cell<bool> = const { Cell::new(false) };
     /// The number of machine code images that this thread gave the driver, if it takes them.
     static MACHINE_CODE: Cell<Option<usize>> = const { Cell::new(Some(0)) };
@@ -88,9 +88,6 @@ fn is_allocated(address: usize, bytes: usize) -> bool {
 
 /// Safety: `place` is a place for a pointer.
 unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
-    if !CURRENT.get() {
-        return INVALID_CONTEXT;
-    }
     if bytes == 0 {
         return INVALID_VALUE;
     }
@@ -114,9 +111,6 @@ unsafe fn allocate(place: *mut *mut c_void, bytes: usize) -> c_int {
 
 /// Safety: the allocation is not in use.
 unsafe fn free(start: *mut c_void) -> c_int {
-    if !CURRENT.get() {
-        return INVALID_CONTEXT;
-    }
     let Some(bytes) = allocated().remove(&start.addr()) else { return INVALID_VALUE };
     // SAFETY: it was allocated with this layout.
     unsafe { dealloc(start.cast(), layout(bytes)) };
@@ -144,12 +138,9 @@ unsafe fn fill(to: *mut c_void, value: u8, bytes: usize) -> c_int {
     SUCCESS
 }
 
-/// A handle of an object created in the thread's context.
+/// Makes a handle of an object.
 /// Safety: `place` is a place for a pointer.
-unsafe fn in_context(place: *mut *mut c_void) -> c_int {
-    if !CURRENT.get() {
-        return INVALID_CONTEXT;
-    }
+unsafe fn make(place: *mut *mut c_void) -> c_int {
     // SAFETY: the caller guarantees it.
     unsafe { place.write(handle()) };
     SUCCESS
@@ -190,26 +181,39 @@ fn attribute(attribute: c_uint) -> Option<c_int> {
     })
 }
 
-/// Defines the driver's functions, and [`symbol`], which finds them by name. Each body returns the function's answer.
+/// Defines the driver's functions, and [`symbol`], which finds them by name. Each body returns the function's answer. The
+/// functions behind `in the context` refuse a thread without it.
 macro_rules! driver {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) $body:block)*) => {
-        $(
-            // SAFETY: as CUDA's driver API asks of the caller.
-            #[allow(non_snake_case)]
-            unsafe extern "system" fn $name($($arg: $type),*) -> c_int {
-                // SAFETY: the caller guarantees what the driver API asks for.
-                #[allow(unused_unsafe)]
-                unsafe { $body }
-            }
-        )*
+    (
+        $(fn $name:ident($($arg:ident: $type:ty),*) $body:block)*
+        in the context:
+        $(fn $inside:ident($($of_inside:ident: $type_inside:ty),*) $body_inside:block)*
+    ) => {
+        driver!(@each true, $(fn $name($($arg: $type),*) $body)*);
+        driver!(@each CURRENT.get(), $(fn $inside($($of_inside: $type_inside),*) $body_inside)*);
 
         /// Returns the function of this name, if this driver has it.
         pub fn symbol(name: &CStr) -> Option<*const c_void> {
             match name.to_str().ok()? {
                 $(stringify!($name) => Some($name as *const c_void),)*
+                $(stringify!($inside) => Some($inside as *const c_void),)*
                 _ => None,
             }
         }
+    };
+    (@each $allowed:expr, $(fn $name:ident($($arg:ident: $type:ty),*) $body:block)*) => {
+        $(
+            // SAFETY: as CUDA's driver API asks of the caller.
+            #[allow(non_snake_case)]
+            unsafe extern "system" fn $name($($arg: $type),*) -> c_int {
+                if !$allowed {
+                    return INVALID_CONTEXT;
+                }
+                // SAFETY: the caller guarantees what the driver API asks for.
+                #[allow(unused_unsafe)]
+                unsafe { $body }
+            }
+        )*
     };
 }
 
@@ -238,7 +242,13 @@ driver! {
     }
     fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) { context.write(handle()); SUCCESS }
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { SUCCESS }
+    fn cuCtxGetCurrent(context: *mut *mut c_void) {
+        context.write(if CURRENT.get() { handle() } else { std::ptr::null_mut() });
+        SUCCESS
+    }
     fn cuCtxSetCurrent(context: *mut c_void) { CURRENT.set(!context.is_null()); SUCCESS }
+
+    in the context:
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         total.write(MEMORY);
         free.write(MEMORY.saturating_sub(allocated().values().sum()));
@@ -253,7 +263,6 @@ driver! {
         SUCCESS
     }
     fn cuMemcpyHtoD_v2(to: *mut c_void, from: *const c_void, bytes: usize) { copy(to, from, bytes, &[to.addr()]) }
-    fn cuMemcpyDtoH_v2(to: *mut c_void, from: *const c_void, bytes: usize) { copy(to, from, bytes, &[from.addr()]) }
     fn cuMemcpyHtoDAsync_v2(to: *mut c_void, from: *const c_void, bytes: usize, _stream: *mut c_void) {
         copy(to, from, bytes, &[to.addr()])
     }
@@ -271,7 +280,7 @@ driver! {
             let Some(taken) = MACHINE_CODE.get() else { return NO_BINARY_FOR_GPU };
             MACHINE_CODE.set(Some(taken + 1));
         }
-        in_context(module)
+        make(module)
     }
     fn cuModuleUnload(_module: *mut c_void) { SUCCESS }
     fn cuModuleGetFunction(function: *mut *const c_void, _module: *mut c_void, name: *const c_char) {
@@ -294,11 +303,11 @@ driver! {
         blocks.write(SHARED_PER_MULTIPROCESSOR / (shared as c_int + 1024));
         SUCCESS
     }
-    fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) { in_context(stream) }
+    fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) { make(stream) }
     fn cuStreamDestroy_v2(_stream: *mut c_void) { SUCCESS }
     fn cuStreamSynchronize(_stream: *mut c_void) { SUCCESS }
     fn cuStreamQuery(_stream: *mut c_void) { SUCCESS }
-    fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) { in_context(event) }
+    fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) { make(event) }
     fn cuEventDestroy_v2(_event: *mut c_void) { SUCCESS }
     fn cuEventRecord(_event: *mut c_void, _stream: *mut c_void) { SUCCESS }
     fn cuEventSynchronize(_event: *mut c_void) { SUCCESS }

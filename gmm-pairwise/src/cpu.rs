@@ -200,7 +200,7 @@ impl<T: Number> Blocks<T> {
     /// Computes exp(−γ‖xᵢ − cⱼ‖²) of all rows of `x` with all centres; `out` is (N, M) by rows.
     pub fn matrix(&self, gamma: f64, x: ArrayView2<'_, T>, out: &mut [T]) -> Result<()> {
         let interrupt = Interrupt::current();
-        let rows = (PIECE_ELEMENTS / self.d.max(self.count)).next_multiple_of(TILE_ROWS);
+        let rows = (PIECE_ELEMENTS / self.d.max(self.count)).max(1).next_multiple_of(TILE_ROWS);
         let piece = |(x, out): (ArrayView2<'_, T>, &mut [T])| {
             interrupt.check()?;
             let x = x.as_standard_layout();

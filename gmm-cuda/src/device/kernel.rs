@@ -84,6 +84,9 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// The most blocks along y.
+    pub const MOST_SLICES: u32 = 65_535;
+
     /// Returns blocks along x only, started as room permits.
     pub fn new(blocks: u32, threads: u32, shared: usize) -> Self {
         Self { blocks: (blocks, 1), threads, shared, cooperative: false }
@@ -106,7 +109,10 @@ impl Grid {
     pub(super) fn check<A>(&self, kernel: &Kernel<A>) -> Result<()> {
         let refused = |message: String| Err(Error::Cuda { op: "cuLaunchKernel", message });
         let Self { blocks, threads, shared, .. } = *self;
-        if blocks.0 == 0 || blocks.1 == 0 || !threads.is_multiple_of(WARP) || !(WARP..=MOST_THREADS).contains(&threads)
+        if blocks.0 == 0
+            || !(1..=Self::MOST_SLICES).contains(&blocks.1)
+            || !threads.is_multiple_of(WARP)
+            || !(WARP..=MOST_THREADS).contains(&threads)
         {
             return refused(format!("a grid of {blocks:?} blocks of {threads} threads"));
         }

@@ -35,7 +35,7 @@ impl Centres {
         out: &mut [f32],
     ) -> Result<()> {
         let m = centres.nrows();
-        let rows = rows_at_once(x.ncols(), m);
+        let rows = rows_at_once(x.ncols(), m).min(Grid::MOST_SLICES as usize * TILE_ROWS);
         for (x, out) in x.axis_chunks_iter(Axis(0), rows).zip(out.chunks_mut(rows * m)) {
             Interrupt::current().check()?;
             self.take(x, centres)?;

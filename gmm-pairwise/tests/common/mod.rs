@@ -74,7 +74,9 @@ pub fn growing_centres(device: Device, float64: bool) {
             }
         }
     }
-    for (n, d, m) in [(1, 1, 1), (5, 1, 33), (3, 20, 31), (64, 7, 32), (101, 20, 70), (1, 13, 5), (517, 33, 129)] {
+    for (n, d, m) in
+        [(1, 1, 1), (5, 1, 33), (3, 20, 31), (64, 7, 32), (101, 20, 70), (1, 13, 5), (517, 33, 129), (5, 2, 8200)]
+    {
         for shift in [0.0, 1e3] {
             let (x64, x32) = both(&normal(3, n, d, shift));
             let (c64, c32) = both(&normal(4, m, d, shift));

@@ -189,7 +189,7 @@ pub fn fit(
     proceed: &dyn Fn() -> bool,
 ) -> Result<Vec<Option<Fitted>>> {
     let gpu = Gpu::open(ordinal)?;
-    gpu.enter()?;
+    let _entered = gpu.enter()?;
     let kernel = gpu.kernel(&entries::fit(course.full(), course.d), course.most_threads().1)?;
     let numbers = || tasks.iter().map(|task| sets[task.set].n_samples() * course.d);
     let (largest, all) = (numbers().max().unwrap_or(1), numbers().sum::<usize>());
@@ -347,7 +347,8 @@ impl Batch<'_, '_> {
             )?;
             fitted.par_extend(part.clone().into_par_iter().map(|i| {
                 let (task, numbers) = (&self.tasks[blocks[i].1], &results[result_starts[i]..result_starts[i + 1]]);
-                let totals = totals[i - part.start..].iter().copied().step_by(part.len());
+                // None if all have failed before their first iteration.
+                let totals = totals.get(i - part.start..).unwrap_or_default().iter().copied().step_by(part.len());
                 (blocks[i].1, ended(course, task.k, of(task), self.sets[task.set].total_weight(), numbers, totals))
             }));
         }

@@ -159,6 +159,11 @@ fn what_needs_care_is_left_to_the_host() {
     given_up(x, 2, course(CovarianceType::Full));
     given_up(Array2::from_shape_fn((40, 2), |(i, j)| (i % 2 * (j + 1)) as f64), 3, course(CovarianceType::Diag));
     given_up(overflowing, 2, course(CovarianceType::Diag));
+    // All fits of a launch.
+    let x = Array2::zeros((40, 2));
+    let sets = [Samples::from_f64(x.view()).unwrap()];
+    let all = fit(0, &course(CovarianceType::Diag), &sets, &[1, 2].map(|seed| task(0, 2, seed)), &|| true).unwrap();
+    assert!(all.len() == 2 && all.iter().all(Option::is_none));
     // Too many components, features or samples, and missing values, are refused.
     let takes = |(n, d): (usize, usize), k| {
         let x = Array2::zeros((n, d));

@@ -137,6 +137,8 @@ pub(crate) fn sections<const N: usize>(lengths: [usize; N]) -> [Range<usize>; N]
 /// Replaces a buffer of fewer than `len` numbers by one of `len`. The caller ensures that no work uses the buffer.
 pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
+        // The old one first, so that both need not fit.
+        *buffer = allocate(0)?;
         *buffer = allocate(len)?;
     }
     Ok(())
@@ -145,6 +147,7 @@ pub fn enlarge<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()>
 /// As [`enlarge`]; the larger buffer holds zeros.
 pub fn enlarge_with_zeros<T: Plain>(buffer: &mut DeviceBuffer<T>, len: usize) -> Result<()> {
     if buffer.len() < len {
+        *buffer = allocate(0)?;
         *buffer = zeroed(len)?;
     }
     Ok(())

@@ -22,8 +22,8 @@ impl<T: Plain> Upload<T> {
     /// Makes `write` fill `len` numbers on the host.
     pub fn fill(&mut self, len: usize, write: impl FnOnce(&mut [T])) -> Result<()> {
         if self.host.len() < len {
-            self.host = locked(len)?;
-            self.device = allocate(len)?;
+            // Together, so that an error leaves two of equal lengths.
+            (self.host, self.device) = (locked(len)?, allocate(len)?);
         }
         self.len = len;
         write(&mut self.host[..len]);

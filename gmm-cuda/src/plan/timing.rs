@@ -142,7 +142,9 @@ fn remembered(file: Option<&Path>, key: &str, variants: &[Variant]) -> Option<Va
 
 /// Remembers a choice, and returns the one that stands: another thread may have been first.
 fn remember(file: Option<&Path>, key: String, variant: Variant) -> Variant {
-    let standing = *lock(&CHOICES).entry(key.clone()).or_insert(variant);
+    // Held while the file is written: threads of several GPUs share it.
+    let mut choices = lock(&CHOICES);
+    let standing = *choices.entry(key.clone()).or_insert(variant);
     if let Some(file) = file {
         // If this fails, the next process measures again.
         let _ = write(file, key, standing.to_string());

@@ -104,6 +104,9 @@ class ExtremeDeconvolution(GaussianMixture):
     def predict_proba(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
         return super().predict_proba(measurements(X, noise, projection))
 
+    def score(self, X: _X, y: object = None, sample_weight: _Maybe = None, *, noise: Any = None, projection: _Maybe = None) -> float:
+        return super().score(measurements(X, noise, projection), None, sample_weight)
+
     def denoise(self, X: _X, noise: Any = None, projection: _Maybe = None) -> tuple[Float64, Float64]:
         """Return the true values that are expected given the measured ones.
         Returns:

@@ -453,6 +453,11 @@ def test_likelihood_and_its_gradient():
     assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(by_means[1, k], rel=1e-6)
     wider = [likelihood(weights, means, V + sign * step * np.array([np.eye(2), np.zeros((2, 2))])) for sign in (1, -1)]
     assert (wider[0] - wider[1]) / (2 * step) == pytest.approx(np.trace(by_covariances[0]), rel=1e-6)
+    projection = np.tile(np.eye(2), (50, 1, 1))
+    copied = gaussmix.Likelihood(Measurements(X, S, projection))
+    projection[:] = 0.0
+    S[:] = np.eye(2)
+    assert copied(weights, means, V) == pytest.approx(total, rel=1e-12) and likelihood(weights, means, V) == total
     with pytest.raises(ValueError, match="knows no noise"):
         likelihood.score_function(weights, means, V)
 

@@ -135,8 +135,9 @@ class Likelihood(Evaluation):
         noise: Given | None = None
         if isinstance(X, Measurements):
             measured, X, self._measured = X, X.X, True
-            given = measured._given(len(on_host(X)))
-            noise = (given[0].copy(), *given[1:]) if copy else given
+            noise = measured._given(len(on_host(X)))
+            if copy:
+                noise = noise[0].copy(), *noise[1:3], None if noise[3] is None else noise[3].copy()
         if missing and on_gpu(X):
             X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
         if on_gpu(X):

@@ -225,6 +225,7 @@ for kind, params in ((GaussianMixture, {}), (GaussianMixture, {"init_params": "r
             gm.partial_fit(given)
             assert type(gm.means_) is type(given) and gm.mixture_.means.dtype == np.float64
             gm = kind(n_components=2, random_state=0, **params).fit(given)
+            assert kind is BayesianGaussianMixture or gm.icl(given) == right.icl(x)
         expected = right.means_, right.covariances_, right.precisions_cholesky_, *(f(x) for f in (right.score_samples, right.predict_proba))
         for value, of_numpy in zip(found, expected):
             assert np.asarray(value).dtype == of_numpy.dtype == np.float32

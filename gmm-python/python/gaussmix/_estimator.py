@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from . import _core, _parameters, _start
 from ._arrays import Self, checked_weights
 from ._fitting import Fitting, ill_defined, take_features, tried
+from ._gpu import on_host
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
@@ -232,7 +233,7 @@ class GaussianMixture(Fitting):
 
     def icl(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the `bic` less twice the sum of the logarithms of the samples' largest probabilities; the lower the better."""
-        certain, (total, n) = np.log(self.predict_proba(X).max(axis=1)), self._total(X, sample_weight)
+        certain, (total, n) = np.log(on_host(self.predict_proba(X)).max(axis=1)), self._total(X, sample_weight)
         mean = float(np.average(certain, weights=checked_weights(sample_weight, len(certain))))
         return self._criterion("bic", total, n) - 2.0 * n * mean
 

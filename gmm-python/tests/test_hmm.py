@@ -180,7 +180,7 @@ def test_left_right_models_and_frozen_parameters():
     assert np.array_equal(frozen.fit(X).means_, means)
 
 
-def test_a_monitor_decides():
+def test_a_monitor_decides(capsys):
     class Monitor(hmm.ConvergenceMonitor):
         @property
         def converged(self):
@@ -190,6 +190,9 @@ def test_a_monitor_decides():
     fit.monitor_ = Monitor(0, 50, False)
     assert len(fit.fit(X).monitor_.history) == 3
     assert model(n_iter=0).fit(X).monitor_.iter == 0
+    # Parameters that are set later count too.
+    monitor = model(n_iter=2).set_params(n_iter=4, tol=-np.inf, verbose=True).fit(X).monitor_
+    assert monitor.iter == 4 and len(capsys.readouterr().err.splitlines()) == 4
 
 
 def test_bad_input():

@@ -129,6 +129,8 @@ class HMM(Watched):
     decay: float
     random_state: Any
     n_iter: int
+    tol: float
+    verbose: bool
     monitor_: ConvergenceMonitor
     _stream: _core.SequenceStream | None
     #: Of each class: the engine's model of the attributes, what starts a fit, and the priors as the engine takes them.
@@ -343,6 +345,9 @@ class HMM(Watched):
 
     def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
         """Make the iterations of a fit, which starts from some rows of X."""
+        if type(self.monitor_) is ConvergenceMonitor:
+            # A parameter may have been set since it was made.
+            vars(self.monitor_).update(tol=self.tol, n_iter=self.n_iter, verbose=self.verbose)
         history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
             self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, [len(x)] if lengths is None else lengths)

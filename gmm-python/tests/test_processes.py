@@ -208,6 +208,7 @@ def test_the_number_of_threads():
 DISPATCH = """
 import numpy as np, sklearn, array_api_strict, torch
 from gaussmix import BayesianGaussianMixture, GaussianMixtureClassifier, GaussianMixtureOutlierDetector, GaussianMixtureRegressor
+from gaussmix.hmm import GaussianHMM
 from sklearn.mixture import GaussianMixture
 x = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
 x[:100] += 5
@@ -243,6 +244,7 @@ with sklearn.config_context(array_api_dispatch=True):
     values += [*regressor.predict(given[:, :2], return_std=True), regressor.sample_y(given[:, :2])]
     values += [regressor.log_prob(given[:, :2], given[:, 2])]
     assert {type(value) for value in values} == {torch.Tensor}, values
+    assert GaussianHMM(2, random_state=0).fit(given).score(given) == GaussianHMM(2, random_state=0).fit(x).score(x)
     text = GaussianMixtureClassifier(random_state=0).fit(given, np.where(x[:, 0] > 2, "far", "near")).predict(given)
     # No other library has texts.
     assert type(text) is np.ndarray and set(text) == {"far", "near"}

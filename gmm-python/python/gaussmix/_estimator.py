@@ -185,6 +185,10 @@ class GaussianMixture(Fitting):
         super()._forget()
         self.retained_ = []
 
+    def _deciding(self) -> tuple[Any, ...]:
+        noise = getattr(self, "noise_", None)
+        return *super()._deciding(), np.empty(0) if noise is None else np.hstack(noise)
+
     def _make(self, engine: _core.Mixture | None = None) -> tuple[_core.Mixture, _core.Mixture, _core.Mixture]:
         mixture = self._point_of_attributes() if engine is None else engine
         return mixture, mixture, mixture

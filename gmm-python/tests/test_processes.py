@@ -18,7 +18,7 @@ import pytest
 import sklearn.mixture
 
 import gaussmix
-from gaussmix import GaussianMixture, Likelihood, patch_sklearn, unpatch_sklearn
+from gaussmix import GaussianMixture, Likelihood, patch_sklearn, select, unpatch_sklearn
 
 
 def x_of(n):
@@ -102,6 +102,8 @@ def test_patching_and_undoing_it():
         gm = Patched(2, random_state=0).fit(x)
         assert isinstance(gm, GaussianMixture) and repr(gm).startswith("GaussianMixture(")
         np.testing.assert_allclose(gm.means_, theirs(2, random_state=0).fit(x).means_, rtol=1e-8, atol=1e-8)
+        for grow in (False, True):
+            assert select(x, 2, grow=grow, estimator=Patched(random_state=0)).table == select(x, 2, grow=grow, random_state=0).table
     finally:
         unpatch_sklearn()
     assert sklearn.mixture.GaussianMixture is theirs

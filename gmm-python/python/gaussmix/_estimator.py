@@ -263,6 +263,11 @@ class GaussianMixture(Fitting):
         return statistics.log_likelihood / statistics.weight
 
     @classmethod
+    def _fits_here(cls) -> bool:
+        """Say whether `fit` is that of this class and of this process, as where it has scikit-learn's name."""
+        return cls.fit is GaussianMixture.fit and cls._samples is GaussianMixture._samples
+
+    @classmethod
     def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Fit estimators of this class in turn."""
         # There may be very many, and they may end when there are too few samples for one.
@@ -272,7 +277,7 @@ class GaussianMixture(Fitting):
             return
         first._validate_params()
         models = chain([first], models)
-        if cls is GaussianMixture and not first.standardize and _start.is_side_by_side(X, first):
+        if cls._fits_here() and not first.standardize and _start.is_side_by_side(X, first):
             with ArraySamples(first, X, sample_weight) as samples:
                 data = samples.load()
                 while some := list(islice(models, _TOGETHER)):

@@ -127,7 +127,7 @@ def select(
         )
     numbers = _numbers(n_components)
     if grow:
-        if type(base) is not GaussianMixture:
+        if not base._fits_here():
             raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(base).__name__}; leave it out")
         numbers = sorted(set(numbers))
     ascending = grow or isinstance(numbers, range) and numbers.step > 0

@@ -95,6 +95,9 @@ def test_selection(x, iris):
     with pytest.warns(UserWarning, match="n_components from 7 on are left out"):
         selection = select(x[:5], (k for k in (9, 2, 7, 1, 8)), random_state=0)
     assert [row.n_components for row in selection.table] == [2, 1]
+    with pytest.warns(UserWarning, match="the first is taken"):
+        selection = select(np.append(np.arange(12.0), np.zeros(5))[:, None], [3, 4], reg_covar=0.0, tol=0.0, max_iter=300, random_state=0)
+    assert selection.best.n_components == 3 and selection.table[1].n_components == 4
     with pytest.raises(ValueError, match="n_components = 6, n_samples = 5"):
         select(x[:5], [7, 6])
     with pytest.raises(ValueError, match="n_components is 0"):

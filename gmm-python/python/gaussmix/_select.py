@@ -162,7 +162,7 @@ def select(
         if gm.retained_:
             value, reason = math.nan, f"components {gm.retained_} (counted from 0) keep earlier parameters: one is empty or has collapsed"
         table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_, reason))
-        if best is None or value < best[0] or math.isnan(best[0]):
+        if best is None or value < best[0] or math.isnan(best[0]) and not math.isnan(value):
             best = (value, gm)
     if best is None:
         nothing = ValueError("there is nothing to select from; give at least one number of components and covariance type")

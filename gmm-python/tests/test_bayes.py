@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from gaussmix import BayesianGaussianMixture, GaussianMixture, MixturePosterior, plot, select
 from gaussmix.deconvolution import Measurements
@@ -42,6 +43,9 @@ def test_the_same_seed_gives_the_same_draws_also_in_parts(x, tmp_path):
         MixturePosterior(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
     kept = pickle.loads(pickle.dumps(whole))
     np.testing.assert_array_equal(kept.draws_["weights"], whole.draws_["weights"])
+    for call in (kept.summary, kept.r_hat, kept.go_on, lambda: kept.save(tmp_path / "kept")):
+        with pytest.raises(NotFittedError):
+            call()
 
 
 @pytest.mark.parametrize("sampler", ["nuts", "metropolis", "ensemble"])
@@ -74,6 +78,8 @@ def test_priors_and_wrong_settings(x):
         (dict(prior={"mean": 1}), "prior"),
         (dict(draws=0), "number of draws"),
         (dict(covariance_type="tied"), "tied"),
+        (dict(random_state=-1), "random_state is -1; give a whole number from 0"),
+        (dict(random_state=2**64), "random_state is 18446744073709551616"),
     ]:
         with pytest.raises(ValueError, match=message):
             MixturePosterior(2, **params).fit(x)

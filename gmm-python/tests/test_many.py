@@ -181,11 +181,11 @@ def test_ctrl_c_keeps_what_is_done():
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_starts_side_by_side_are_those_one_after_the_other(iris, kind, standardize):
-    if standardize and kind == "spherical":
+@pytest.mark.parametrize("option", [{}, {"standardize": True}, {"reproducible": True}], ids=str)
+def test_starts_side_by_side_are_those_one_after_the_other(iris, kind, option):
+    if "standardize" in option and kind == "spherical":
         pytest.skip("such fits are not standardised")
-    params = {"covariance_type": kind, "n_init": 5, "random_state": 3, "standardize": standardize}
+    params = {"covariance_type": kind, "n_init": 5, "random_state": 3, **option}
     seen = []
     # A callback sees the runs in their order.
     one_by_one = GaussianMixture(4, callback=seen.append, **params).fit(iris)

@@ -349,6 +349,12 @@ def test_groups_are_numbers_texts_and_times(iris):
     assert fit(np.array(many.groups_.astype("M8[us]").tolist() * 50, dtype=object)).groups_.dtype.kind == "M"
     with pytest.raises(ValueError, match="the groups are numbers; those that were fitted are times"):
         many.predict(iris, day)
+    large = np.array([2**53, 2**53 + 1, -1])[day]
+    many_numbers = fit(large)
+    for other in (large.astype(object)[day < 2], large[day < 2].astype(np.uint64)):
+        assert np.array_equal(many_numbers.score_samples(iris[day < 2], other), many_numbers.score_samples(iris, large)[day < 2])
+    with pytest.raises(ValueError, match="no mixture of group 18446744073709551615"):
+        many_numbers.predict(iris, large.astype(np.uint64))
     for group in ("x", 1, None):
         with pytest.raises(KeyError):
             many[group]

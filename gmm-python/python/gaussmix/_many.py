@@ -217,6 +217,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         known = self.groups_
         if _KINDS[known.dtype.kind] != _KINDS[groups.dtype.kind]:
             raise ValueError(f"the groups are {_KINDS[groups.dtype.kind]}; those that were fitted are {_KINDS[known.dtype.kind]}")
+        if known.dtype.kind != groups.dtype.kind and _KINDS[known.dtype.kind] == "numbers":
+            # NumPy compares whole numbers with and without signs as float64, which has fewer digits.
+            known, groups = known.astype(object), groups.astype(object)
         numbers = np.minimum(np.searchsorted(known, groups), len(known) - 1)
         unknown = groups[known[numbers] != groups]
         if len(unknown):

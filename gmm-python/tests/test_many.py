@@ -155,6 +155,12 @@ def test_lists_that_do_not_fit_together_are_refused(iris):
         x = iris.copy()
         x[60, 2] = np.nan
         fit_many([x[:50], x[50:]], GaussianMixture())
+    # What was fitted before stays.
+    many = fit_many([iris[:50, :3], iris[50:, :3]], GaussianMixture())
+    before = vars(many).copy()
+    with pytest.raises(ValueError, match="contains NaN|row 60"):
+        many.fit(x, np.repeat([7, 8, 9], 50))
+    assert all(vars(many)[name] is value for name, value in before.items())
 
 
 def test_progress_is_printed(iris, capsys):

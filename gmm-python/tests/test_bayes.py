@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from gaussmix import BayesianGaussianMixture, GaussianMixture, MixturePosterior, plot, select
 from gaussmix.deconvolution import Measurements
@@ -42,6 +43,9 @@ def test_the_same_seed_gives_the_same_draws_also_in_parts(x, tmp_path):
         MixturePosterior(2, **{**SHORT, "random_state": 1}).fit(x, resume=tmp_path / "run")
     kept = pickle.loads(pickle.dumps(whole))
     np.testing.assert_array_equal(kept.draws_["weights"], whole.draws_["weights"])
+    for call in (kept.summary, kept.r_hat, kept.go_on, lambda: kept.save(tmp_path / "kept")):
+        with pytest.raises(NotFittedError):
+            call()
 
 
 @pytest.mark.parametrize("sampler", ["nuts", "metropolis", "ensemble"])
@@ -74,6 +78,8 @@ def test_priors_and_wrong_settings(x):
         (dict(prior={"mean": 1}), "prior"),
         (dict(draws=0), "number of draws"),
         (dict(covariance_type="tied"), "tied"),
+        (dict(random_state=-1), "random_state is -1; give a whole number from 0"),
+        (dict(random_state=2**64), "random_state is 18446744073709551616"),
     ]:
         with pytest.raises(ValueError, match=message):
             MixturePosterior(2, **params).fit(x)
@@ -95,6 +101,9 @@ def test_selection(x, iris):
     with pytest.warns(UserWarning, match="n_components from 7 on are left out"):
         selection = select(x[:5], (k for k in (9, 2, 7, 1, 8)), random_state=0)
     assert [row.n_components for row in selection.table] == [2, 1]
+    with pytest.warns(UserWarning, match="the first is taken"):
+        selection = select(np.append(np.arange(12.0), np.zeros(5))[:, None], [3, 4], reg_covar=0.0, tol=0.0, max_iter=300, random_state=0)
+    assert selection.best.n_components == 3 and selection.table[1].n_components == 4
     with pytest.raises(ValueError, match="n_components = 6, n_samples = 5"):
         select(x[:5], [7, 6])
     with pytest.raises(ValueError, match="n_components is 0"):

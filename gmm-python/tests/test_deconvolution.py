@@ -337,6 +337,8 @@ def test_missing_values_and_projections():
     assert np.isfinite(missing.lower_bound_)
     np.testing.assert_allclose(one.covariances_, same.covariances_, rtol=1e-8)
     assert one.n_features_in_ == 2
+    of_one = seen, S[np.arange(400), columns, columns][:, None], projection
+    assert one.score(seen, noise=of_one[1], projection=projection) == pytest.approx(one.score_samples(*of_one).mean(), rel=1e-12)
     values, around = one.denoise(seen, S[np.arange(400), columns, columns][:, None], projection)
     assert values.shape == (400, 2) and around.shape == (400, 2, 2)
     # A start without given parameters guesses the true values.
@@ -431,6 +433,9 @@ def test_chunks_and_what_knows_no_noise():
     assert xd.score(Measurements(X, S)) == pytest.approx(clone(xd).fit(X, noise=S).score(Measurements(X, S)), abs=0.02)
     with pytest.raises(TypeError, match="noise is missing"):
         xd.partial_fit(X)
+    for given in ((X,), (X, S)):
+        with pytest.raises(TypeError, match="noise is missing"):
+            xd.score(*given)
     with pytest.raises(TypeError, match="denoise"):
         xd.impute(X)
     assert xd.sample(4, (S[:2], [0, 1, 0, 1]))[0].shape == (4, 2)
@@ -448,6 +453,11 @@ def test_likelihood_and_its_gradient():
     assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(by_means[1, k], rel=1e-6)
     wider = [likelihood(weights, means, V + sign * step * np.array([np.eye(2), np.zeros((2, 2))])) for sign in (1, -1)]
     assert (wider[0] - wider[1]) / (2 * step) == pytest.approx(np.trace(by_covariances[0]), rel=1e-6)
+    projection = np.tile(np.eye(2), (50, 1, 1))
+    copied = gaussmix.Likelihood(Measurements(X, S, projection))
+    projection[:] = 0.0
+    S[:] = np.eye(2)
+    assert copied(weights, means, V) == pytest.approx(total, rel=1e-12) and likelihood(weights, means, V) == total
     with pytest.raises(ValueError, match="knows no noise"):
         likelihood.score_function(weights, means, V)
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gaussmix import GaussianMixture, _start
+from gaussmix import GaussianMixture, GaussianMixtureClassifier, GaussianMixtureOutlierDetector, GaussianMixtureRegressor, _start
 
 TYPES = ["full", "tied", "diag", "spherical"]
 ARRAYS = ["weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"]
@@ -386,6 +386,29 @@ def test_retained_components_are_named():
     with pytest.warns(ConvergenceWarning):
         gm.fit(x)
     assert gm.retained_ == [1] and (gm.means_[1] == 1.0).all()
+
+
+@pytest.mark.parametrize("kind", [GaussianMixture, GaussianMixtureClassifier, GaussianMixtureOutlierDetector, GaussianMixtureRegressor])
+def test_a_fit_that_fails_leaves_what_was_fitted_before(kind):
+    x, y = clouds(), np.repeat([0, 1, 2], 200)
+    bad = x[:, :2].copy()
+    bad[5, 1] = np.nan
+    params = {} if kind is GaussianMixtureClassifier else {"warm_start": True}
+    estimator = kind(2, random_state=0, **params).fit(x, y)
+    before, own = estimator.predict(x), vars(estimator).copy()
+
+    def press(iteration):
+        raise KeyboardInterrupt
+
+    cases = [(2, {}, bad, ValueError), (601, {}, x[:, :2], ValueError)]
+    if kind not in (GaussianMixture, GaussianMixtureClassifier):
+        # What a mixture alone has found when it is interrupted is a result.
+        cases.append((2, {"callback": press}, x + 9, KeyboardInterrupt))
+    for n_components, more, given, error in cases:
+        with pytest.raises(error):
+            estimator.set_params(n_components=n_components, **more).fit(given, y // 2 + 5)
+        estimator.set_params(**{name: own[name] for name in ("n_components", *more)})
+        assert vars(estimator) == own and np.array_equal(estimator.predict(x), before)
 
 
 def test_metadata_is_routed():

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -180,7 +181,7 @@ def test_left_right_models_and_frozen_parameters():
     assert np.array_equal(frozen.fit(X).means_, means)
 
 
-def test_a_monitor_decides():
+def test_a_monitor_decides(capsys):
     class Monitor(hmm.ConvergenceMonitor):
         @property
         def converged(self):
@@ -190,6 +191,9 @@ def test_a_monitor_decides():
     fit.monitor_ = Monitor(0, 50, False)
     assert len(fit.fit(X).monitor_.history) == 3
     assert model(n_iter=0).fit(X).monitor_.iter == 0
+    # Parameters that are set later count too.
+    monitor = model(n_iter=2).set_params(n_iter=4, tol=-np.inf, verbose=True).fit(X).monitor_
+    assert monitor.iter == 4 and len(capsys.readouterr().err.splitlines()) == 4
 
 
 def test_bad_input():
@@ -230,6 +234,23 @@ def test_files_and_the_number_of_states(tmp_path):
     for fit in (best, hmm.GMMHMM(2, 2, covariance_type="tied", random_state=0).fit(X[:, :1])):
         fit.save(tmp_path / "model.json")
         assert hmm.load(tmp_path / "model.json").score(X[:, :1]) == fit.score(X[:, :1])
+
+
+def test_fits_that_have_not_begun_end_with_an_error(monkeypatch):
+    fits = []
+
+    class Slow(hmm.GaussianHMM):
+        def fit(self, *given):
+            fits.append(self.n_components)
+            if self.n_components == 1:
+                raise RuntimeError("one state")
+            time.sleep(0.1)
+            return super().fit(*given)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    with pytest.raises(RuntimeError, match="one state"):
+        hmm.select(Slow(), X, n_components=range(1, 7))
+    assert len(fits) <= 2
 
 
 def test_the_held_out_likelihood():

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from gaussmix import BayesianGaussianMixture, GaussianMixture, GaussianMixtureClassifier, Likelihood, Mixture, plot, select
+from gaussmix.deconvolution import XDGMM, ExtremeDeconvolution
+from gaussmix.hmm import GaussianHMM
+from gaussmix.mclust import Mclust
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +231,7 @@ def test_a_mapped_file_may_be_larger_than_the_memory(tmp_path):
 
 
 def test_what_a_mask_hides_is_missing(iris):
+    pandas = pytest.importorskip("pandas")
     hidden = np.zeros((150, 4), dtype=bool)
     hidden[:20, 0] = True
     masked = np.ma.masked_array(np.where(hidden, 9.96921e36, iris), mask=hidden)
@@ -243,8 +247,22 @@ def test_what_a_mask_hides_is_missing(iris):
     # A mask that hides nothing has no effect.
     assert np.array_equal(GaussianMixture(1).fit(np.ma.masked_array(iris)).means_, GaussianMixture(1).fit(iris).means_)
     parameters = ([1.0], [[0.0] * 4], [[1.0] * 4])
-    values = [Likelihood(x, missing=True)(*parameters) for x in (masked, missing)]
-    assert values[0] == values[1]
+    xd = ExtremeDeconvolution.from_parameters(*parameters, missing=True)
+    table = pandas.DataFrame(missing).astype("Float64")
+    for evaluate in (
+        lambda x: Likelihood(x, missing=True)(*parameters),
+        lambda x: xd.score(x, noise=np.ones((150, 4)), projection=np.tile(np.eye(4), (150, 1, 1))),
+        lambda x: GaussianHMM(2, random_state=0, missing=True).fit(x).score(x),
+    ):
+        assert evaluate(masked) == evaluate(missing) == evaluate(table)
+    for refuse in (
+        lambda: GaussianHMM(2).fit(masked),
+        lambda: Mclust(masked[:, 0], G=2),
+        lambda: Mixture(*parameters).regression([0, 1]).predict(masked[:, :2]),
+        lambda: XDGMM().fit(masked, np.ones((150, 4))),
+    ):
+        with pytest.raises(ValueError, match="NaN"):
+            refuse()
 
 
 @pytest.mark.parametrize("call", [

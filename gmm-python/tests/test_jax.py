@@ -1,7 +1,9 @@
 """The log-likelihood in JAX's automatic differentiation."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -91,6 +93,21 @@ def test_float32_and_many_samples():
         assert value.dtype == np.float32 and all(part.dtype == np.float32 for part in gradient)
         # The total in float32.
         np.testing.assert_allclose(value, by_logsumexp(x, *parameters, "diag").sum(), rtol=1e-5)
+
+
+def test_samples_are_freed():
+    x, *parameters = problem("diag")
+    weights = np.ones(7)
+    held = gj.LogLikelihood(x, weights)
+    kept, value = weakref.ref(held._source.held), held(*parameters)
+    weights[:] = 2.0
+    assert held(*parameters) == value and len(jax.grad(held)(*parameters)) == 3
+    del held
+    gc.collect()
+    assert kept() is None
+    # A compiled function keeps its own.
+    function = jax.jit(lambda *given: gj.LogLikelihood(x)(*given))
+    assert function(*parameters) == value and function(*parameters) == value
 
 
 def test_vmap_is_one_after_the_other():

@@ -155,6 +155,12 @@ def test_lists_that_do_not_fit_together_are_refused(iris):
         x = iris.copy()
         x[60, 2] = np.nan
         fit_many([x[:50], x[50:]], GaussianMixture())
+    # What was fitted before stays.
+    many = fit_many([iris[:50, :3], iris[50:, :3]], GaussianMixture())
+    before = vars(many).copy()
+    with pytest.raises(ValueError, match="contains NaN|row 60"):
+        many.fit(x, np.repeat([7, 8, 9], 50))
+    assert all(vars(many)[name] is value for name, value in before.items())
 
 
 def test_progress_is_printed(iris, capsys):
@@ -181,11 +187,11 @@ def test_ctrl_c_keeps_what_is_done():
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_starts_side_by_side_are_those_one_after_the_other(iris, kind, standardize):
-    if standardize and kind == "spherical":
+@pytest.mark.parametrize("option", [{}, {"standardize": True}, {"reproducible": True}], ids=str)
+def test_starts_side_by_side_are_those_one_after_the_other(iris, kind, option):
+    if "standardize" in option and kind == "spherical":
         pytest.skip("such fits are not standardised")
-    params = {"covariance_type": kind, "n_init": 5, "random_state": 3, "standardize": standardize}
+    params = {"covariance_type": kind, "n_init": 5, "random_state": 3, **option}
     seen = []
     # A callback sees the runs in their order.
     one_by_one = GaussianMixture(4, callback=seen.append, **params).fit(iris)
@@ -349,6 +355,12 @@ def test_groups_are_numbers_texts_and_times(iris):
     assert fit(np.array(many.groups_.astype("M8[us]").tolist() * 50, dtype=object)).groups_.dtype.kind == "M"
     with pytest.raises(ValueError, match="the groups are numbers; those that were fitted are times"):
         many.predict(iris, day)
+    large = np.array([2**53, 2**53 + 1, -1])[day]
+    many_numbers = fit(large)
+    for other in (large.astype(object)[day < 2], large[day < 2].astype(np.uint64)):
+        assert np.array_equal(many_numbers.score_samples(iris[day < 2], other), many_numbers.score_samples(iris, large)[day < 2])
+    with pytest.raises(ValueError, match="no mixture of group 18446744073709551615"):
+        many_numbers.predict(iris, large.astype(np.uint64))
     for group in ("x", 1, None):
         with pytest.raises(KeyError):
             many[group]

@@ -74,6 +74,8 @@ def test_a_mixture_with_noise_is_kept(data, tmp_path):
     # The attributes count.
     gm.weights_ = np.array([0.3, 0.3, 0.2, 0.2])
     assert gm.predict_proba(data[:1]).shape == (1, 4)
+    gm.noise_ = 2 * gm.noise_[0], *gm.noise_[1:]
+    assert gm.score(data) == pickle.loads(pickle.dumps(gm)).score(data)
 
 
 def test_standardised_noise_is_in_the_units_of_the_data(data):

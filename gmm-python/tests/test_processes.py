@@ -18,7 +18,7 @@ import pytest
 import sklearn.mixture
 
 import gaussmix
-from gaussmix import GaussianMixture, Likelihood, patch_sklearn, unpatch_sklearn
+from gaussmix import GaussianMixture, Likelihood, patch_sklearn, select, unpatch_sklearn
 
 
 def x_of(n):
@@ -102,6 +102,8 @@ def test_patching_and_undoing_it():
         gm = Patched(2, random_state=0).fit(x)
         assert isinstance(gm, GaussianMixture) and repr(gm).startswith("GaussianMixture(")
         np.testing.assert_allclose(gm.means_, theirs(2, random_state=0).fit(x).means_, rtol=1e-8, atol=1e-8)
+        for grow in (False, True):
+            assert select(x, 2, grow=grow, estimator=Patched(random_state=0)).table == select(x, 2, grow=grow, random_state=0).table
     finally:
         unpatch_sklearn()
     assert sklearn.mixture.GaussianMixture is theirs
@@ -208,6 +210,7 @@ def test_the_number_of_threads():
 DISPATCH = """
 import numpy as np, sklearn, array_api_strict, torch
 from gaussmix import BayesianGaussianMixture, GaussianMixtureClassifier, GaussianMixtureOutlierDetector, GaussianMixtureRegressor
+from gaussmix.hmm import GaussianHMM
 from sklearn.mixture import GaussianMixture
 x = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
 x[:100] += 5
@@ -225,6 +228,7 @@ for kind, params in ((GaussianMixture, {}), (GaussianMixture, {"init_params": "r
             gm.partial_fit(given)
             assert type(gm.means_) is type(given) and gm.mixture_.means.dtype == np.float64
             gm = kind(n_components=2, random_state=0, **params).fit(given)
+            assert kind is BayesianGaussianMixture or gm.icl(given) == right.icl(x)
         expected = right.means_, right.covariances_, right.precisions_cholesky_, *(f(x) for f in (right.score_samples, right.predict_proba))
         for value, of_numpy in zip(found, expected):
             assert np.asarray(value).dtype == of_numpy.dtype == np.float32
@@ -242,6 +246,7 @@ with sklearn.config_context(array_api_dispatch=True):
     values += [*regressor.predict(given[:, :2], return_std=True), regressor.sample_y(given[:, :2])]
     values += [regressor.log_prob(given[:, :2], given[:, 2])]
     assert {type(value) for value in values} == {torch.Tensor}, values
+    assert GaussianHMM(2, random_state=0).fit(given).score(given) == GaussianHMM(2, random_state=0).fit(x).score(x)
     text = GaussianMixtureClassifier(random_state=0).fit(given, np.where(x[:, 0] > 2, "far", "near")).predict(given)
     # No other library has texts.
     assert type(text) is np.ndarray and set(text) == {"far", "near"}

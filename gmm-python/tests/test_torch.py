@@ -158,6 +158,16 @@ def test_non_contiguous_and_missing_values():
     torch.testing.assert_close(mine[4:], right[4:])
 
 
+def test_weights_are_copied():
+    x, *parameters = problem("diag")
+    for weights in (torch.ones(7, dtype=torch.float64), np.ones(7)):
+        held = gt.LogLikelihood(x, weights)
+        expected = torch.autograd.grad(held(*parameters), x)
+        weights[:] = 3.0
+        torch.testing.assert_close(torch.autograd.grad(held(*parameters), x), expected)
+        torch.testing.assert_close(held(*parameters), gt.log_likelihood(x, *parameters))
+
+
 def test_what_cannot_be_is_refused():
     inputs = problem("full")
     x, weights, means, covariances = inputs

@@ -135,8 +135,7 @@ def na_as_nan(X: Any) -> Any:
 
 def floats(X: Any, dtype: Any) -> Floats:
     """Convert an array or a table, which may have no rows, as scikit-learn does, to one of these types; the engine looks for NaN."""
-    how = {"order": "C", "ensure_all_finite": False, "ensure_min_samples": 0, "input_name": "X"}
-    return native(check_array(na_as_nan(on_host(X)), dtype=dtype, **how))
+    return native(numbers_of(X, "X", dtype, order="C", ensure_min_samples=0))
 
 
 def copied_from_gpu(X: Any, user: str, *, min_samples: int = 1) -> Any:
@@ -311,6 +310,6 @@ class Measurements(NamedTuple):
         return noise, common, groups, projection
 
 
-def numbers_of(values: Any, name: str, dtype: Any = np.float64, **how: Any) -> Any:
-    """Return checked numbers; the engine looks for what is not finite."""
-    return check_array(values, dtype=dtype, ensure_all_finite=False, input_name=name, **how)
+def numbers_of(values: Any, name: str, dtype: Any = np.float64, ensure_all_finite: bool | str = False, **how: Any) -> Any:
+    """Return numbers that scikit-learn has checked, with NaN for what is missing; the engine looks for what is not finite."""
+    return check_array(na_as_nan(on_host(values)), dtype=dtype, ensure_all_finite=ensure_all_finite, input_name=name, **how)

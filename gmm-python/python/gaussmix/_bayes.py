@@ -132,6 +132,8 @@ class MixturePosterior(Estimator):
         if self.missing:
             note_missing(Missing.of(x, weights))
         seed = int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else seed_of(self.random_state)
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"random_state is {seed}; give a whole number from 0 to 2**64 - 1")
         given = self.get_params(deep=False)
         for name in ("n_components", "order", "max_depth", "chains", "warmup", "draws", "thin"):
             if given[name] is not None:
@@ -176,12 +178,12 @@ class MixturePosterior(Estimator):
 
     def summary(self) -> str:
         """Return a table of the parameters: means, quantiles, effective sample sizes, R-hat, and warnings."""
-        check_is_fitted(self)
+        check_is_fitted(self, "_chains")
         return self._chains.summary()[0]
 
     def r_hat(self) -> dict[str, float]:
         """Return the rank-normalised split R-hat of each parameter, by CmdStan's names; above 1.01 the chains do not agree."""
-        check_is_fitted(self)
+        check_is_fitted(self, "_chains")
         return {name: numbers[-1] for name, numbers in self._chains.summary()[2]}
 
     def save(self, prefix: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
@@ -190,7 +192,7 @@ class MixturePosterior(Estimator):
         prefix : str or path-like -- The beginning of the names of the files.
         overwrite : bool, default=False -- Whether to replace existing files.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "_chains")
         return [os.fspath(path) for path in self._chains.save(os.fspath(prefix), overwrite)]
 
     def to_arviz(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, softmax
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils._param_validation import Interval
@@ -24,6 +24,7 @@ from ._gpu import beside, on_host
 from ._mixture import Mixture
 from ._of_mixtures import OfMixtures, constraints, with_parameters
 from ._parameters import set_parameters
+from ._reports import all_or_nothing
 from ._warnings import warn
 
 #: Parameters of `GaussianMixture` that the classifier does not have, because the mixtures of the classes would share them.
@@ -87,7 +88,7 @@ class GaussianMixtureClassifier(ClassifierMixin, OfMixtures):  # type: ignore[mi
         check_is_fitted(self)
         return [gm.mixture_ for gm in self._gms]
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture of each class.
         Parameters: y : array-like of shape (n_samples,) -- The class of each sample.

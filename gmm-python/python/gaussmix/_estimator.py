@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from . import _core, _parameters, _start
 from ._arrays import Self, checked_weights
 from ._fitting import Fitting, ill_defined, take_features, tried
+from ._gpu import on_host
 from ._mixture import Mixture
 from ._parameters import ScikitLearn
 from ._reports import Iteration
@@ -184,6 +185,10 @@ class GaussianMixture(Fitting):
         super()._forget()
         self.retained_ = []
 
+    def _deciding(self) -> tuple[Any, ...]:
+        noise = getattr(self, "noise_", None)
+        return *super()._deciding(), np.empty(0) if noise is None else np.hstack(noise)
+
     def _make(self, engine: _core.Mixture | None = None) -> tuple[_core.Mixture, _core.Mixture, _core.Mixture]:
         mixture = self._point_of_attributes() if engine is None else engine
         return mixture, mixture, mixture
@@ -232,7 +237,7 @@ class GaussianMixture(Fitting):
 
     def icl(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the `bic` less twice the sum of the logarithms of the samples' largest probabilities; the lower the better."""
-        certain, (total, n) = np.log(self.predict_proba(X).max(axis=1)), self._total(X, sample_weight)
+        certain, (total, n) = np.log(on_host(self.predict_proba(X)).max(axis=1)), self._total(X, sample_weight)
         mean = float(np.average(certain, weights=checked_weights(sample_weight, len(certain))))
         return self._criterion("bic", total, n) - 2.0 * n * mean
 
@@ -258,6 +263,11 @@ class GaussianMixture(Fitting):
         return statistics.log_likelihood / statistics.weight
 
     @classmethod
+    def _fits_here(cls) -> bool:
+        """Say whether `fit` is that of this class and of this process, as where it has scikit-learn's name."""
+        return cls.fit is GaussianMixture.fit and cls._samples is GaussianMixture._samples
+
+    @classmethod
     def _fitted(cls, estimators: Iterable[Any], X: Any, sample_weight: Any) -> Iterator[Tried]:
         """Fit estimators of this class in turn."""
         # There may be very many, and they may end when there are too few samples for one.
@@ -267,7 +277,7 @@ class GaussianMixture(Fitting):
             return
         first._validate_params()
         models = chain([first], models)
-        if cls is GaussianMixture and not first.standardize and _start.is_side_by_side(X, first):
+        if cls._fits_here() and not first.standardize and _start.is_side_by_side(X, first):
             with ArraySamples(first, X, sample_weight) as samples:
                 data = samples.load()
                 while some := list(islice(models, _TOGETHER)):

@@ -25,7 +25,7 @@ from ._attributes import attribute_type
 from ._gpu import beside, on_host, place
 from ._mixture import ARRAYS, Mixture, names_in_file
 from ._parameters import count, seed_of
-from ._reports import Course, Estimator
+from ._reports import Course, Estimator, all_or_nothing
 from ._samples import ArraySamples, Evaluations, Samples
 from ._warnings import warn
 
@@ -144,14 +144,14 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
     #: What the engine has of such mixtures.
     _engine_class: ClassVar[Any]
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None) -> Self:
         """Fit the mixture."""
         with self._samples(X, sample_weight, labels) as samples, self._task(X, y, sample_weight, self._with) as samples.task:
             self._fit(samples)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @all_or_nothing
     def fit_predict(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None, *, labels: ArrayLike | None = None
     ) -> NDArray[np.int64]:

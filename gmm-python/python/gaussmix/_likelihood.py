@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from . import _arrays, _core
-from ._arrays import Floats, Given, Measurements, is_mapped, n_threads
+from ._arrays import Floats, Given, Measurements, is_mapped, n_threads, numbers_of
 from ._gpu import checked, on_gpu, on_host
 from ._mixture import AnyMixture, mixture_of
 
@@ -135,15 +135,16 @@ class Likelihood(Evaluation):
         noise: Given | None = None
         if isinstance(X, Measurements):
             measured, X, self._measured = X, X.X, True
-            given = measured._given(len(on_host(X)))
-            noise = (given[0].copy(), *given[1:]) if copy else given
+            noise = measured._given(len(on_host(X)))
+            if copy:
+                noise = noise[0].copy(), *noise[1:3], None if noise[3] is None else noise[3].copy()
         if missing and on_gpu(X):
             X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
         if on_gpu(X):
             samples = checked(X, type(self).__name__)
         else:
-            X = _arrays.na_as_nan(on_host(X))
-            samples = _arrays.native(check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X"))
+            X = on_host(X)
+            samples = _arrays.native(numbers_of(X, "X", [np.float64, np.float32]))
             # A copy made here need not be copied again.
             copy = copy and not is_mapped(X) and np.may_share_memory(samples, np.asarray(X))
         _arrays.refuse_masked(sample_weight, "sample_weight")
@@ -220,14 +221,14 @@ class InnerProducts:
     """
 
     def __init__(self, matrix: ArrayLike, *, device: str = "auto") -> None:
-        self._matrix = check_array(_arrays.na_as_nan(matrix), dtype=[np.float64, np.float32], ensure_all_finite=False)
+        self._matrix = numbers_of(matrix, "matrix", [np.float64, np.float32])
         self._resident = _core.InnerProducts(self._matrix, device)
 
     def __call__(self, rows: ArrayLike) -> Floats:
         """Return ``rows @ matrix.T``, (n, m), in the type of the matrix.
         Parameters: rows : array-like of shape (n, d) -- The rows.
         """
-        return self._resident.products(check_array(_arrays.na_as_nan(rows), dtype=self._matrix.dtype, ensure_all_finite=False))
+        return self._resident.products(numbers_of(rows, "rows", self._matrix.dtype))
 
 
 def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = False, device: str = "auto") -> Floats:
@@ -250,6 +251,6 @@ def gaussian_kernel(a: ArrayLike, b: ArrayLike, *, gamma: float, pairs: bool = F
 
 def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
     """Convert two arrays to a common type; the engine looks for NaN."""
-    x, y = (check_array(_arrays.na_as_nan(part), dtype=[np.float64, np.float32], ensure_all_finite=False) for part in (a, b))
+    x, y = (numbers_of(part, "rows", [np.float64, np.float32]) for part in (a, b))
     dtype = np.result_type(x.dtype, y.dtype)
     return x.astype(dtype, copy=False), y.astype(dtype, copy=False)

@@ -85,9 +85,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         is_joined = groups is None
         x, groups = _joined(template, X) if groups is None else (on_host(validated(template, X, reset=True)), groups)
         weights = checked_weights(sample_weight, x.shape[0])
-        take_features(self, template)
-        self.groups_, order, starts = _ordered(groups, x.shape[0])
-        self.sizes_ = np.diff(starts)
+        labels, order, starts = _ordered(groups, x.shape[0])
         with rows_of_caller(order, starts if is_joined else None):
             fits = _start.fit_many(
                 x if order is None else x[order],
@@ -97,9 +95,10 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
                 progress=_progress() if self.verbose else None,
                 checkpoint=None
                 if self.checkpoint is None
-                else {"path": self.checkpoint, "names": [str(group) for group in self.groups_.tolist()]},
+                else {"path": self.checkpoint, "names": [str(group) for group in labels.tolist()]},
             )
-        self._fits, self._dtype = fits, x.dtype
+        take_features(self, template)
+        self.groups_, self.sizes_, self._fits, self._dtype = labels, np.diff(starts), fits, x.dtype
         self.weights_, self.means_, self.covariances_ = fits.parameters()
         self.converged_, self.n_iter_, self.lower_bound_ = fits.converged, fits.n_iter, fits.lower_bound
         names = list(self)
@@ -217,6 +216,9 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         known = self.groups_
         if _KINDS[known.dtype.kind] != _KINDS[groups.dtype.kind]:
             raise ValueError(f"the groups are {_KINDS[groups.dtype.kind]}; those that were fitted are {_KINDS[known.dtype.kind]}")
+        if known.dtype.kind != groups.dtype.kind and _KINDS[known.dtype.kind] == "numbers":
+            # NumPy compares whole numbers with and without signs as float64, which has fewer digits.
+            known, groups = known.astype(object), groups.astype(object)
         numbers = np.minimum(np.searchsorted(known, groups), len(known) - 1)
         unknown = groups[known[numbers] != groups]
         if len(unknown):

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
-from ._arrays import Floats, checked_weights, is_plain, load, validated
+from ._arrays import Floats, checked_weights, is_plain, load, numbers_of, validated
 from ._gpu import beside, on_host
 from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, seed_of, whole
@@ -85,7 +85,7 @@ class Regression:
         self._engine = _core.Regression(mixture._engine, self.given, self.wanted)
 
     def _x(self, X: Any) -> Floats:
-        x = np.asarray(on_host(X), dtype=np.float64)
+        x: Floats = numbers_of(X, "X", ensure_2d=False, allow_nd=True, ensure_min_samples=0)
         if x.ndim != 2 or x.shape[1] != len(self.given):
             raise ValueError(f"X has the shape {x.shape}; give (n_samples, {len(self.given)}), a column for each feature")
         return x

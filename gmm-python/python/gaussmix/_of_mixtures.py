@@ -1,6 +1,7 @@
 """What the estimators have in common that fit Gaussian mixtures for another task: outliers, classification, regression."""
 
 from collections.abc import Collection
+from copy import copy
 from functools import partial
 from typing import Any, ClassVar
 
@@ -90,5 +91,5 @@ class OfOneMixture(OfMixtures):
     def _to_be_fitted(self) -> GaussianMixture:
         """Make the estimator of the mixture, or take the fitted one to go on with."""
         if getattr(self, "warm_start", False) and hasattr(self, "_gm"):
-            return self._gm.set_params(**self._unfitted().get_params(deep=False))
+            return copy(self._gm).set_params(**self._unfitted().get_params(deep=False))
         return self._unfitted()

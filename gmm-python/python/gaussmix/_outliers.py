@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import OutlierMixin, _fit_context
+from sklearn.base import OutlierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -18,6 +18,7 @@ from ._fitting import take_features
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import seed_of, set_parameters
+from ._reports import all_or_nothing
 
 #: Parameters of `GaussianMixture` that the detector does not have. It has no `partial_fit`; and the density of a sample of which
 #: values are missing is that of fewer features, which compares with no threshold for complete samples.
@@ -74,7 +75,7 @@ class GaussianMixtureOutlierDetector(OutlierMixin, OfOneMixture):  # type: ignor
     def __init__(self, n_components: int = 1, *, contamination: str | float = 0.1, threshold: str = "samples", **params: Any) -> None:
         set_parameters(self, locals(), GaussianMixtureOutlierDetector.__init__)
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture, and set the threshold."""
         x = self._checked(X, reset=True)

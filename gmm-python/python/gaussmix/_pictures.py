@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing
 
 from . import _core
+from ._arrays import numbers_of
 from ._fitting import Fitting
 from ._gpu import on_host
 from ._mixture import AnyMixture, Mixture, mixture_of
@@ -68,9 +69,9 @@ def plot(gm: AnyMixture, X: ArrayLike | None = None, *, features: tuple[int, int
             x = _safe_indexing(x, _some(n_samples))
         # A posterior has labels of its own; NaN stands for missing values unless an estimator takes none.
         if isinstance(gm, Fitting):
-            labels, filled, x = gm.predict(x), gm.impute(x), np.asarray(x, dtype=np.float64)
+            labels, filled, x = gm.predict(x), gm.impute(x), numbers_of(x, "X")
         else:
-            labels, x = mixture.predict(x, missing=True), np.asarray(x, dtype=np.float64)
+            labels, x = mixture.predict(x, missing=True), numbers_of(x, "X")
             filled = _core.impute(x, mixture._engine)
         missing = np.isnan(x)
         # Samples without any value are nowhere.
@@ -170,7 +171,7 @@ def draw_markov(model: Any, X: Any, what: str, lengths: ArrayLike | None, featur
     elif what == "transitions":
         _transitions(model, ax)
     else:
-        _states(model, np.asarray(X, dtype=np.float64), lengths, feature, ax)
+        _states(model, numbers_of(X, "X"), lengths, feature, ax)
     return ax
 
 

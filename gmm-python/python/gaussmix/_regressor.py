@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_consistent_length
 
 from . import _core
@@ -13,6 +13,7 @@ from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count, seed_of, set_parameters
+from ._reports import all_or_nothing
 
 #: The parameter of `GaussianMixture` that the regressor does not have, because it has no `partial_fit`.
 _WITHOUT = ("decay",)
@@ -72,7 +73,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
         tags.target_tags.multi_output = True
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
         Parameters:

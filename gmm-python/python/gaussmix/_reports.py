@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import wraps
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, _fit_context
 
 from . import _core, _parameters
 from ._arrays import Floats, is_plain, takes_missing
@@ -21,6 +22,27 @@ try:
 except ImportError:
     # Before scikit-learn 1.9.
     CallbackSupportMixin = object
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: _Method) -> _Method:
+    """Return a method that checks the parameters, and whose errors leave an estimator as it was, unless a mixture is fitted then."""
+
+    @wraps(fit)
+    def fitted(self: Any, *given: Any, **named: Any) -> Any:
+        before = vars(self).copy()
+        try:
+            return fit(self, *given, **named)
+        except BaseException:
+            if vars(self).get("lower_bounds_") is before.get("lower_bounds_"):
+                for name in vars(self).keys() - before:
+                    delattr(self, name)
+                vars(self).update(before)
+            raise
+
+    checked: _Method = _fit_context(prefer_skip_nested_validation=True)(fitted)
+    return checked
 
 
 class Watched(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types

@@ -127,7 +127,7 @@ def select(
         )
     numbers = _numbers(n_components)
     if grow:
-        if type(base) is not GaussianMixture:
+        if not base._fits_here():
             raise ValueError(f"grow is for a GaussianMixture of this process, not for a {type(base).__name__}; leave it out")
         numbers = sorted(set(numbers))
     ascending = grow or isinstance(numbers, range) and numbers.step > 0
@@ -162,7 +162,7 @@ def select(
         if gm.retained_:
             value, reason = math.nan, f"components {gm.retained_} (counted from 0) keep earlier parameters: one is empty or has collapsed"
         table.append(Candidate(kind, k, gm._mixture().n_parameters, total / n, value, gm.n_iter_, gm.converged_, reason))
-        if best is None or value < best[0] or math.isnan(best[0]):
+        if best is None or value < best[0] or math.isnan(best[0]) and not math.isnan(value):
             best = (value, gm)
     if best is None:
         nothing = ValueError("there is nothing to select from; give at least one number of components and covariance type")

@@ -149,12 +149,13 @@ def is_side_by_side(X: Any, estimator: Any) -> bool:
 def runs(estimator: Any) -> dict[str, Any]:
     """Draw the random numbers with which the runs of a fit begin, by k-means or hierarchical, for `_core.fit_many`: those of a fit alone."""
     n_uniforms, n_init = _core.n_uniforms(estimator.n_components), range(estimator.n_init)
+    may_be_theirs = estimator.init_params == "kmeans" and not estimator.reproducible
     with random_state_of(estimator.random_state) as uniform_state:
         seed_state = copy.deepcopy(uniform_state)
         return {
             "uniforms": [uniform_state.random_sample(n_uniforms).tolist() for _ in n_init],
             "seeds": [seed_of(seed_state) for _ in n_init],
-            "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start) if estimator.init_params == "kmeans" else (0, 0),
+            "own_start": (SCIKIT_LEARN_START, estimator._numbers_of_own_start) if may_be_theirs else (0, 0),
         }
 
 

@@ -74,7 +74,7 @@ class LogLikelihood:
                 "none yet; make it outside, or use log_likelihood"
             )
         there = on_gpu(x)
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        weights = None if sample_weight is None else np.array(sample_weight, np.float64)
         device = device or ("auto" if there else "cpu")
         samples = x if there else np.asarray(x)
         held = Differentiable(samples, weights, covariance_type, device=device, **options)
@@ -126,7 +126,7 @@ def _evaluated(source: _Source, x: Any, sample_weight: Any, *parameters: Any) ->
 
 
 def _asked(method: str, source: _Source, shapes: Any, x: Any, sample_weight: Any, *parameters: Array) -> Any:
-    """Have the engine compute when the function runs, for one set of arguments after the other."""
+    """Have the engine compute at once, or when the function runs that JAX compiles, for one set of arguments after the other."""
 
     def call(x: Any, sample_weight: Any, *parameters: Any) -> Any:
         function = source.function(x, sample_weight)
@@ -134,7 +134,11 @@ def _asked(method: str, source: _Source, shapes: Any, x: Any, sample_weight: Any
         found = getattr(function, method)(*(np.asarray(parameter, np.float64) for parameter in parameters))
         return jax.tree.map(lambda array, like: np.asarray(array, like.dtype), found, shapes)
 
-    return jax.pure_callback(call, shapes, x, sample_weight, *parameters, vmap_method="sequential")
+    given = (x, sample_weight, *parameters)
+    if not any(isinstance(array, jax.core.Tracer) for array in given):
+        # JAX would compile the call, and never free the samples.
+        return jax.tree.map(jax.numpy.asarray, call(*given))
+    return jax.pure_callback(call, shapes, *given, vmap_method="sequential")
 
 
 def _like(array: Array) -> jax.ShapeDtypeStruct:

@@ -69,7 +69,7 @@ class LogLikelihood:
         # Within a transformation also what was made before it has none.
         _refuse_transformed(samples, sample_weight)
         self._x, self._version = x, _version(x)
-        self._sample_weight = None if sample_weight is None else torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device)
+        self._sample_weight = None if sample_weight is None else torch.as_tensor(sample_weight, dtype=torch.float64).to(x.device).clone()
         self._function = Differentiable(
             samples if x.is_cuda else samples.cpu().numpy(),
             None if self._sample_weight is None else _on_host(self._sample_weight),

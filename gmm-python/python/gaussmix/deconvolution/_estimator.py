@@ -5,10 +5,10 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
-from .._arrays import Float64, Floats, Given, Measurements, Self, checked_weights, load, validated
+from .._arrays import Float64, Floats, Given, Measurements, Self, checked_weights, load, numbers_of, validated
 from .._documentation import with_documentation_of
 from .._estimator import GaussianMixture
 from .._parameters import count
@@ -88,7 +88,7 @@ class ExtremeDeconvolution(GaussianMixture):
         if measured.projection is None:
             x = validated(self, measured.X, reset=False)
         else:
-            x = check_array(measured.X, dtype=[np.float64, np.float32], ensure_all_finite=False)
+            x = numbers_of(measured.X, "X", [np.float64, np.float32])
         return x, measured._given(x.shape[0])
 
     def _data(self, X: Any, sample_weight: Any = None) -> _core.Data:
@@ -103,6 +103,9 @@ class ExtremeDeconvolution(GaussianMixture):
 
     def predict_proba(self, X: _X, noise: Any = None, projection: _Maybe = None) -> Floats:
         return super().predict_proba(measurements(X, noise, projection))
+
+    def score(self, X: _X, y: object = None, sample_weight: _Maybe = None, *, noise: Any = None, projection: _Maybe = None) -> float:
+        return super().score(measurements(X, noise, projection), None, sample_weight)
 
     def denoise(self, X: _X, noise: Any = None, projection: _Maybe = None) -> tuple[Float64, Float64]:
         """Return the true values that are expected given the measured ones.

@@ -181,7 +181,7 @@ def extreme_deconvolution(
     likeonly : bool, default=False -- Whether only the average log-likelihood is computed.
     logweight : bool, default=False -- Whether the weights are logarithms.
     """
-    y, noise = numbers_of(ydata, "ydata"), np.asarray(ycovar, dtype=np.float64)
+    y, noise = numbers_of(ydata, "ydata"), numbers_of(ycovar, "ycovar", allow_nd=True)
     (n, c), k = y.shape, len(xamp)
     if noise.shape == (n, c) == (c, c):
         # Variances, and not one covariance.
@@ -269,7 +269,7 @@ class XDGMM:
 
     def _of(self, X: ArrayLike, Xerr: ArrayLike) -> tuple[ExtremeDeconvolution, Any]:
         """Return the estimator of the mixture, and the samples for it."""
-        x, noise = numbers_of(X, "X"), np.asarray(Xerr, dtype=np.float64)
+        x, noise = numbers_of(X, "X"), numbers_of(Xerr, "Xerr", allow_nd=True)
         noise = noise[:, :, np.newaxis] * np.eye(x.shape[1]) if noise.ndim == 2 else noise
         return ExtremeDeconvolution.from_parameters(self._mixture()), Measurements(x, noise)
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.cluster import KMeans
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _core
-from .._arrays import Self
+from .._arrays import Self, numbers_of
 from .._mixture import Mixture
 from .._parameters import set_parameters
 from .._pictures import draw_markov
@@ -44,7 +44,7 @@ def sequences_of(X: Any, lengths: Lengths, weights: ArrayLike | None, missing: b
     """Check rows and divide them into sequences, unless they are."""
     if isinstance(X, _core.Sequences):
         return X
-    x = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan" if missing else True)
+    x = numbers_of(X, "X", [np.float64, np.float32], "allow-nan" if missing else True)
     weights = None if weights is None else np.asarray(weights, dtype=np.float64).ravel().tolist()
     return _core.Sequences(x, [len(x)] if lengths is None else checked_lengths(lengths), weights, missing, device)
 
@@ -129,6 +129,8 @@ class HMM(Watched):
     decay: float
     random_state: Any
     n_iter: int
+    tol: float
+    verbose: bool
     monitor_: ConvergenceMonitor
     _stream: _core.SequenceStream | None
     #: Of each class: the engine's model of the attributes, what starts a fit, and the priors as the engine takes them.
@@ -339,10 +341,13 @@ class HMM(Watched):
 
     def _fit_to(self, X: Any, lengths: Any, sequence_weight: Any, checkpoint: Any) -> None:
         sequences = self._sequences(X, lengths, sequence_weight, self.device)
-        self._iterate(sequences, np.asarray(X, dtype=np.float64), checkpoint, X, lengths)
+        self._iterate(sequences, numbers_of(X, "X"), checkpoint, X, lengths)
 
     def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
         """Make the iterations of a fit, which starts from some rows of X."""
+        if type(self.monitor_) is ConvergenceMonitor:
+            # A parameter may have been set since it was made.
+            vars(self.monitor_).update(tol=self.tol, n_iter=self.n_iter, verbose=self.verbose)
         history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
             self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, [len(x)] if lengths is None else lengths)

@@ -453,13 +453,16 @@ def select(
         weights = (parts != part).astype(np.float64) if held_out else None
         return clone(estimator).set_params(n_components=k).fit(X, lengths, weights)
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    threads = ThreadPoolExecutor(os.cpu_count())
+    try:
         fits = {k: threads.submit(fitted, k, -1) for k in numbers}
         without = {(k, part): threads.submit(fitted, k, part) for k in numbers for part in range(folds if held_out else 0)}
         values = {k: 0.0 if held_out else getattr(fit.result(), criterion)(X, lengths) for k, fit in fits.items()}
         for (k, part), future in without.items():
             fit = future.result()
             values[k] += float(fit._fitted().score(fit._sequences(X, lengths))[parts == part].sum())
+    finally:
+        threads.shutdown(cancel_futures=True)
     return fits[(max if held_out else min)(values, key=values.__getitem__)].result(), values
 
 

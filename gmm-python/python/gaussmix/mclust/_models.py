@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .. import _core, _tables
-from .._arrays import Floats, na_as_nan
+from .._arrays import Floats, numbers_of
 from .._mixture import Mixture
 from .._pictures import axes_of, draw_clusters
 
@@ -407,8 +407,8 @@ def sigma_of(mixture: _core.Mixture) -> NDArray[np.float64]:
 
 def _rows(data: Any) -> Floats:
     """Return checked rows; a series of numbers is one column."""
-    data = np.asarray(data)[:, np.newaxis] if np.ndim(data) == 1 else data
-    return check_array(na_as_nan(data), dtype=[np.float64, np.float32], order="C")
+    data = np.asanyarray(data)[:, np.newaxis] if np.ndim(data) == 1 else data
+    return numbers_of(data, "X", [np.float64, np.float32], True, order="C")
 
 
 def _names(given: _Names, x: Floats, prior: priorControl | None = None) -> list[str]:

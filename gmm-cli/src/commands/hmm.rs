@@ -234,9 +234,9 @@ impl Fit {
         if self.folds > 0 {
             columns.insert(3, "held out");
         }
-        text::print(text::table(&columns, fits.iter().map(row), 0))?;
         let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
         HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
+        text::print(text::table(&columns, fits.iter().map(row), 0))?;
         text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))
     }
 }
@@ -354,17 +354,15 @@ impl Score {
         let loaded = self.data.load(names)?;
         let scores = model.score(&loaded.sequences()?)?;
         let (total, n) = (scores.iter().sum::<f64>(), loaded.samples.n_samples());
-        text::print(format_args!(
-            "log-likelihood  {total:.6}\nper row         {:.6}\n{}",
-            total / n as f64,
-            loaded.describe()
-        ))?;
-        let Some(output) = output else { return Ok(()) };
-        let mut read = |rows| Ok(loaded.names.as_ref().map(|names| names.rows(rows)));
-        let ids =
-            by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
-        output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;
-        text::print(format_args!("written to {output}"))
+        if let Some(output) = &output {
+            let mut read = |rows| Ok(loaded.names.as_ref().map(|names| names.rows(rows)));
+            let ids =
+                by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
+            output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;
+        }
+        let (each, data) = (total / n as f64, loaded.describe());
+        text::print(format_args!("log-likelihood  {total:.6}\nper row         {each:.6}\n{data}"))?;
+        output.map_or(Ok(()), |output| text::print(format_args!("written to {output}")))
     }
 }
 
@@ -396,13 +394,12 @@ impl Sample {
         let (x, states) = model.sample(self.n, self.seed, None)?;
         let columns = names.map_or(Columns::Numbered("x", model.n_features()), Columns::Named);
         output.write(self.n, &columns, once(x.into_raw_vec_and_offset().0))??;
-        let (n, d) = (text::grouped(self.n as u64), model.n_features());
-        text::print(format_args!("{n} rows × {d} features written to {output}"))?;
-        if let Some(of_states) = of_states {
+        if let Some(of_states) = &of_states {
             let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
             of_states.write(self.n, &Columns::One("state"), once(states))??;
-            text::print(format_args!("their states written to {of_states}"))?;
         }
-        Ok(())
+        let (n, d) = (text::grouped(self.n as u64), model.n_features());
+        text::print(format_args!("{n} rows × {d} features written to {output}"))?;
+        of_states.map_or(Ok(()), |of_states| text::print(format_args!("their states written to {of_states}")))
     }
 }

@@ -6,10 +6,21 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe instead of panicking.
+/// Whether stdout is a pipe to which a result goes.
+static STDOUT_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Lets later reports go to stderr.
+pub fn leave_stdout() {
+    STDOUT_IS_TAKEN.store(true, Ordering::Relaxed);
+}
+
+/// Prints a line to stdout, or to stderr if a result goes to stdout. Unlike `println!` it returns an error for a closed
+/// pipe instead of panicking.
 pub fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let is_taken = STDOUT_IS_TAKEN.load(Ordering::Relaxed);
+    let mut out: Box<dyn Write> = if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
     writeln!(out, "{}", escape_control_characters(&text.to_string()))?;
     Ok(out.flush()?)
 }

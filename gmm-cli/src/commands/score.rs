@@ -120,7 +120,7 @@ struct OfGroup {
 
 impl Score {
     pub fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([self.per_sample.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
+        refuse_overlap([self.per_sample.as_ref()], self.data.inputs().chain([Some(&self.model)]))?;
         let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
         if let (Some(output), Some(_)) = (&output, &self.id) {
             output.check_ids()?;

@@ -3,7 +3,7 @@ mod progress;
 mod report;
 
 use crate::exit_code::SUCCESS;
-use crate::input::{DataOptions, Input, Source, feature};
+use crate::input::{DataOptions, Input, Source, feature, refuse_overlap};
 use crate::plot;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
@@ -150,6 +150,9 @@ impl Mcmc {
         let settings = self.settings(&model);
         settings.check(model.dim())?;
         settings.check_draws(model.dim())?;
+        let results: Vec<PathBuf> = mcmc::results(&self.output, settings.chains).collect();
+        let inputs = self.data.inputs().chain([self.init.as_ref(), self.prior.as_ref()]);
+        refuse_overlap(results.iter().map(Some).chain([self.plot.as_ref()]), inputs)?;
         let saved = if self.resume { Some(self.saved_run(&settings)?) } else { None };
         if saved.is_none() {
             mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;

@@ -568,4 +568,16 @@ fn the_least_likely_samples_are_outliers() {
         assert!(named == (values[1] == 1.0) && named == (values[0] < threshold), "{row}");
     }
     folder.fails(2, "score m.json data/iris.csv --outliers 0.6");
+    // Rows so far away that their likelihood is 0.
+    folder.write(
+        "one.json",
+        r#"{"version":1,"covariance_type":"spherical","weights":[1],"means":[[0]],"covariances":[1]}"#,
+    );
+    for (far, share) in [(1, 0.2), (3, 0.1)] {
+        folder.write("far.csv", format!("{}1\n2\n3\n4\n", "1e200\n".repeat(far)));
+        let report = folder.json(format!("score one.json far.csv --outliers {share} --json"));
+        let found = &report["outliers"];
+        // The likelihood of 4, −½(4² + log 2π).
+        assert!((number(found, "threshold") + 8.918_938_533).abs() < 1e-8 && found["n"] == far, "{found}");
+    }
 }

@@ -205,8 +205,13 @@ impl Fit {
             folds: self.folds,
             seed: self.seed,
         };
+        let mut checkpoint_written = Ok(());
         let fits = match checkpoint {
-            Some(path) => vec![with_checkpoint(&selection, &sequences, path, &loaded).context(by)?],
+            Some(path) => {
+                let (fit, written) = with_checkpoint(&selection, &sequences, path, &loaded).context(by)?;
+                checkpoint_written = written;
+                vec![fit]
+            }
             None => {
                 let line = Mutex::new(ProgressLine::start("fitting"));
                 let n_ended = AtomicUsize::new(0);
@@ -236,18 +241,19 @@ impl Fit {
         }
         let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
         HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
+        checkpoint_written.context("the checkpoint could not be written")?;
         text::print(text::table(&columns, fits.iter().map(row), 0))?;
         text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))
     }
 }
 
-/// Fits from a checkpoint, or from a start, and writes checkpoints.
+/// Fits from a checkpoint, or from a start, and writes checkpoints. Returns also whether the last one was written.
 fn with_checkpoint(
     selection: &Selection,
     sequences: &Sequences<'_>,
     path: PathBuf,
     loaded: &Loaded,
-) -> anyhow::Result<Candidate> {
+) -> anyhow::Result<(Candidate, io::Result<()>)> {
     let Selection { n_states, n_mix, model, options, seed, .. } = selection;
     let k = n_states[0];
     let (start, history) = match path.exists() {
@@ -265,23 +271,26 @@ fn with_checkpoint(
         false => (HiddenMarkov::start_mixtures(k, *n_mix, *model, sequences, *seed)?, Vec::new()),
     };
     let output = Output::create(&path)?;
-    let (mut line, mut written, mut last, mut problem) = (ProgressLine::start("fitting"), Instant::now(), None, Ok(()));
+    let (mut line, mut tried, mut last, mut any_failed) = (ProgressLine::start("fitting"), Instant::now(), None, false);
     let watch = |model: &HiddenMarkov, history: &[f64]| {
         line.update(|| {
             format!("fitting: iteration {}, log-likelihood {:.6}", history.len(), history[history.len() - 1])
         });
         let feature_names = loaded.features.clone();
         let file = HiddenMarkovFile { model: model.clone(), feature_names, history: history.to_vec() };
-        if written.elapsed() >= CHECKPOINTS {
-            problem = file.write(&output);
-            written = Instant::now();
+        if tried.elapsed() >= CHECKPOINTS {
+            if let Err(problem) = file.write(&output)
+                && !std::mem::replace(&mut any_failed, true)
+            {
+                line.hide_while(|| text::note(format_args!("{problem:#}; the fit continues")));
+            }
+            tried = Instant::now();
         }
         last = Some(file);
     };
     let fit = options.fit_watched(start, history, sequences, watch)?;
-    problem?;
-    last.map_or(Ok(()), |file| file.write(&output))?;
-    Ok(Candidate::new(fit, sequences)?)
+    let written = last.map_or(Ok(()), |file| file.write(&output));
+    Ok((Candidate::new(fit, sequences)?, written))
 }
 
 /// Write the state of each row

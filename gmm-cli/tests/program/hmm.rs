@@ -69,6 +69,8 @@ fn samples_and_errors() {
     assert_eq!(column(&folder, "z.csv"), states.iter().map(|s| *s as f64).collect::<Vec<_>>());
     let fails = |args: &str, why: &str| folder.refused(format!("hmm {args}"), &[why]);
     fails("fit walks.csv --drop walk -k 400 -o m.json", "at most as many as there are rows");
+    fails("fit walks.csv --drop walk -k 2 --reg-covar=-1 -o m.json", "reg_covar is -1");
+    fails("fit walks.csv --drop walk -k 2 --tol nan -o m.json", "tol is NaN");
     fails("score walks.csv walks.csv", "not a hidden Markov model");
     folder.write("gaps.csv", "walk,x,y\na,1,2\n,3,4\n");
     fails("score hmm.json gaps.csv --by walk", "row 1 (counted from 0) has no value in the column `walk`");

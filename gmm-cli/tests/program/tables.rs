@@ -235,6 +235,11 @@ fn identifiers_stand_beside_results() {
         "predict m.json x.csv --id name -o new.csv",
         &["x.csv: --id: there is no column `name`; there are id, "],
     );
+    folder.write("named.csv", folder.text("x.csv").replacen("id", "component", 1));
+    folder.refused(
+        "predict m.json named.csv --id component -o new.parquet",
+        &["new.parquet: the kept column cannot be called `component`", "rename it"],
+    );
 }
 
 #[test]

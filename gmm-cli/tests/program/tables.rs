@@ -376,7 +376,7 @@ fn standard_input() {
         (format!("x{j}"), Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())))
     };
     let stream = arrow_stream(&(0..3).map(column).collect(), None);
-    let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&stream)];
+    let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&array), gzip(&stream)];
     for input in [lines.clone().into_bytes(), array.clone(), stream.clone()].into_iter().chain(compressed) {
         let report = json(folder.gmm("score m.json - --json").write_stdin(input));
         assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));

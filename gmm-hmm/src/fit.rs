@@ -69,7 +69,8 @@ impl Options {
     /// Fits a model, from one to start with.
     ///
     /// # Errors
-    /// As [`step`](Self::step); [`Error::Parameter`] for no iterations.
+    /// As [`step`](Self::step); [`Error::Parameter`] for no iterations, a `tol` that is not a number, or an unusable
+    /// `reg_covar`.
     pub fn fit(&self, start: HiddenMarkov, sequences: &Sequences<'_>) -> Result<Fitted> {
         self.fit_watched(start, Vec::new(), sequences, |_, _| {})
     }
@@ -87,8 +88,15 @@ impl Options {
         sequences: &Sequences<'_>,
         mut watch: impl FnMut(&HiddenMarkov, &[f64]),
     ) -> Result<Fitted> {
+        let bad = |what, value, remedy| Err(Error::Parameter { what, value, remedy });
         if self.n_iter == 0 {
-            return Err(Error::Parameter { what: "n_iter", value: "0".into(), remedy: "take at least one iteration" });
+            return bad("n_iter", "0".into(), "take at least one iteration");
+        }
+        if self.tol.is_nan() {
+            return bad("tol", "NaN".into(), "it must be a number");
+        }
+        if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
+            return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
         }
         let mut known = history.pop();
         history.truncate(self.n_iter - 1);

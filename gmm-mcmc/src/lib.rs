@@ -15,7 +15,7 @@ mod target;
 pub use data::{DataSummary, Fingerprint, fingerprint};
 pub use error::{Error, Result};
 pub use files::temporary;
-pub use files::{Journal, Saved, check_outputs};
+pub use files::{Journal, Saved, check_outputs, results};
 pub use model::{CorrelationsPrior, MeansPrior, PosteriorModel, Prior, ScalesPrior, Values, WeightsPrior};
 pub use posterior::Posterior;
 pub use run::{Chains, Outcome, Progress};

@@ -37,7 +37,7 @@ pub struct Adapt {
 
 impl Adapt {
     pub fn run(self) -> anyhow::Result<()> {
-        let inputs = self.data.table.inputs().chain([Some(&self.model), self.sample_weight.as_ref()]);
+        let inputs = self.data.inputs().chain([Some(&self.model), self.sample_weight.as_ref()]);
         refuse_overlap([Some(&self.output)], inputs)?;
         let adaptation = Adaptation::of(&self.parameters, self.relevance)?;
         let output = ModelOutput::create(&self.output)?;

@@ -205,8 +205,13 @@ impl Fit {
             folds: self.folds,
             seed: self.seed,
         };
+        let mut checkpoint_written = Ok(());
         let fits = match checkpoint {
-            Some(path) => vec![with_checkpoint(&selection, &sequences, path, &loaded).context(by)?],
+            Some(path) => {
+                let (fit, written) = with_checkpoint(&selection, &sequences, path, &loaded).context(by)?;
+                checkpoint_written = written;
+                vec![fit]
+            }
             None => {
                 let line = Mutex::new(ProgressLine::start("fitting"));
                 let n_ended = AtomicUsize::new(0);
@@ -234,20 +239,21 @@ impl Fit {
         if self.folds > 0 {
             columns.insert(3, "held out");
         }
-        text::print(text::table(&columns, fits.iter().map(row), 0))?;
         let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
         HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
+        checkpoint_written.context("the checkpoint could not be written")?;
+        text::print(text::table(&columns, fits.iter().map(row), 0))?;
         text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))
     }
 }
 
-/// Fits from a checkpoint, or from a start, and writes checkpoints.
+/// Fits from a checkpoint, or from a start, and writes checkpoints. Returns also whether the last one was written.
 fn with_checkpoint(
     selection: &Selection,
     sequences: &Sequences<'_>,
     path: PathBuf,
     loaded: &Loaded,
-) -> anyhow::Result<Candidate> {
+) -> anyhow::Result<(Candidate, io::Result<()>)> {
     let Selection { n_states, n_mix, model, options, seed, .. } = selection;
     let k = n_states[0];
     let (start, history) = match path.exists() {
@@ -265,23 +271,26 @@ fn with_checkpoint(
         false => (HiddenMarkov::start_mixtures(k, *n_mix, *model, sequences, *seed)?, Vec::new()),
     };
     let output = Output::create(&path)?;
-    let (mut line, mut written, mut last, mut problem) = (ProgressLine::start("fitting"), Instant::now(), None, Ok(()));
+    let (mut line, mut tried, mut last, mut any_failed) = (ProgressLine::start("fitting"), Instant::now(), None, false);
     let watch = |model: &HiddenMarkov, history: &[f64]| {
         line.update(|| {
             format!("fitting: iteration {}, log-likelihood {:.6}", history.len(), history[history.len() - 1])
         });
         let feature_names = loaded.features.clone();
         let file = HiddenMarkovFile { model: model.clone(), feature_names, history: history.to_vec() };
-        if written.elapsed() >= CHECKPOINTS {
-            problem = file.write(&output);
-            written = Instant::now();
+        if tried.elapsed() >= CHECKPOINTS {
+            if let Err(problem) = file.write(&output)
+                && !std::mem::replace(&mut any_failed, true)
+            {
+                line.hide_while(|| text::note(format_args!("{problem:#}; the fit continues")));
+            }
+            tried = Instant::now();
         }
         last = Some(file);
     };
     let fit = options.fit_watched(start, history, sequences, watch)?;
-    problem?;
-    last.map_or(Ok(()), |file| file.write(&output))?;
-    Ok(Candidate::new(fit, sequences)?)
+    let written = last.map_or(Ok(()), |file| file.write(&output));
+    Ok((Candidate::new(fit, sequences)?, written))
 }
 
 /// Write the state of each row
@@ -354,17 +363,15 @@ impl Score {
         let loaded = self.data.load(names)?;
         let scores = model.score(&loaded.sequences()?)?;
         let (total, n) = (scores.iter().sum::<f64>(), loaded.samples.n_samples());
-        text::print(format_args!(
-            "log-likelihood  {total:.6}\nper row         {:.6}\n{}",
-            total / n as f64,
-            loaded.describe()
-        ))?;
-        let Some(output) = output else { return Ok(()) };
-        let mut read = |rows| Ok(loaded.names.as_ref().map(|names| names.rows(rows)));
-        let ids =
-            by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
-        output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;
-        text::print(format_args!("written to {output}"))
+        if let Some(output) = &output {
+            let mut read = |rows| Ok(loaded.names.as_ref().map(|names| names.rows(rows)));
+            let ids =
+                by.as_deref().filter(|_| output.check_ids().is_ok()).map(|name| io::IdColumn { name, read: &mut read });
+            output.write_with_ids(scores.len(), &Columns::One("log_likelihood"), ids, once(scores))??;
+        }
+        let (each, data) = (total / n as f64, loaded.describe());
+        text::print(format_args!("log-likelihood  {total:.6}\nper row         {each:.6}\n{data}"))?;
+        output.map_or(Ok(()), |output| text::print(format_args!("written to {output}")))
     }
 }
 
@@ -396,13 +403,12 @@ impl Sample {
         let (x, states) = model.sample(self.n, self.seed, None)?;
         let columns = names.map_or(Columns::Numbered("x", model.n_features()), Columns::Named);
         output.write(self.n, &columns, once(x.into_raw_vec_and_offset().0))??;
-        let (n, d) = (text::grouped(self.n as u64), model.n_features());
-        text::print(format_args!("{n} rows × {d} features written to {output}"))?;
-        if let Some(of_states) = of_states {
+        if let Some(of_states) = &of_states {
             let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
             of_states.write(self.n, &Columns::One("state"), once(states))??;
-            text::print(format_args!("their states written to {of_states}"))?;
         }
-        Ok(())
+        let (n, d) = (text::grouped(self.n as u64), model.n_features());
+        text::print(format_args!("{n} rows × {d} features written to {output}"))?;
+        of_states.map_or(Ok(()), |of_states| text::print(format_args!("their states written to {of_states}")))
     }
 }

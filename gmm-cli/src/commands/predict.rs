@@ -52,7 +52,7 @@ pub struct Predict {
 
 impl Predict {
     pub fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([Some(&self.output)], self.data.table.inputs().chain([Some(&self.model)]))?;
+        refuse_overlap([Some(&self.output)], self.data.inputs().chain([Some(&self.model)]))?;
         let output = TableOutput::create(&self.output)?;
         if self.id.is_some() {
             output.check_ids()?;

@@ -59,17 +59,16 @@ impl Sample {
         } else {
             output.write(self.n, &columns, values)??;
         }
-        let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
-        text::print(format_args!("{n} samples × {d} features written to {output}"))?;
-        if let Some(labels) = labels {
+        if let Some(labels) = &labels {
             // The samples are drawn again for their components, which then need not be held in memory.
             let values = self.chunks(&mixture)?;
             let label = |c| mixture.label(c);
             let values = values.map(|drawn| Ok::<_, gaussmix::Error>(drawn?.1.into_iter().map(label).collect()));
             labels.write(self.n, &component, values)??;
-            text::print(format_args!("their components written to {labels}"))?;
         }
-        Ok(())
+        let (n, d) = (text::grouped(self.n as u64), mixture.n_features());
+        text::print(format_args!("{n} samples × {d} features written to {output}"))?;
+        labels.map_or(Ok(()), |labels| text::print(format_args!("their components written to {labels}")))
     }
 
     fn chunks<'a>(

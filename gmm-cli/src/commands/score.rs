@@ -78,14 +78,17 @@ struct Outliers {
 
 impl Outliers {
     /// Finds the outliers. The threshold is the quantile, interpolated linearly, as in `GaussianMixtureOutlierDetector`
-    /// of the Python package.
+    /// of the Python package; at −∞ it is the least finite log-likelihood.
     fn new(scores: &[f64], share: f64) -> Self {
         let mut sorted = scores.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = share * (sorted.len() - 1) as f64;
         let (low, part) = (at as usize, at.fract());
         let high = sorted[(low + 1).min(sorted.len() - 1)];
-        let threshold = sorted[low] + part * (high - sorted[low]);
+        let threshold = match sorted[low] {
+            f64::NEG_INFINITY => sorted.iter().copied().find(|score| score.is_finite()).unwrap_or(high),
+            lower => lower + part * (high - lower),
+        };
         let rows: Vec<usize> = (0..scores.len()).filter(|row| scores[*row] < threshold).collect();
         Self { threshold, n: rows.len(), rows }
     }
@@ -120,7 +123,7 @@ struct OfGroup {
 
 impl Score {
     pub fn run(self) -> anyhow::Result<()> {
-        refuse_overlap([self.per_sample.as_ref()], self.data.table.inputs().chain([Some(&self.model)]))?;
+        refuse_overlap([self.per_sample.as_ref()], self.data.inputs().chain([Some(&self.model)]))?;
         let output = self.per_sample.as_ref().map(TableOutput::create).transpose()?;
         if let (Some(output), Some(_)) = (&output, &self.id) {
             output.check_ids()?;

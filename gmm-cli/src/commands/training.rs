@@ -222,7 +222,7 @@ impl Training {
     pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
         let of_prior = [&self.posterior.mean_prior, &self.posterior.covariance_prior];
         let of_prior = of_prior.into_iter().map(|numbers| numbers.as_ref().and_then(Numbers::file));
-        self.data.table.inputs().chain([self.sample_weight.as_ref()]).chain(of_prior)
+        self.data.inputs().chain([self.sample_weight.as_ref()]).chain(of_prior)
     }
 
     /// Adds the options that change the course of a fit to `data`: all except the device and, with `may_go_on`, the

@@ -4,8 +4,8 @@ use anyhow::bail;
 use gaussmix::io::Table;
 use std::path::{Path, PathBuf};
 
-/// Refuses a result that would replace an input or another result, or lie in a folder of inputs. Call it before the
-/// work starts.
+/// Refuses a result that would replace an input or another result, or lie in a folder of inputs. If a result goes to a
+/// pipe that is stdout, reports will go to stderr. Call it before the work starts.
 pub fn refuse_overlap<'a>(
     outputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
     inputs: impl IntoIterator<Item = Option<&'a PathBuf>>,
@@ -16,6 +16,9 @@ pub fn refuse_overlap<'a>(
     let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|path| real_path(path)).collect();
     let mut seen = Vec::new();
     for output in outputs.into_iter().flatten() {
+        if is_stdout(output) {
+            text::leave_stdout();
+        }
         let Some(path) = real_path(output) else { continue };
         if inputs.contains(&path) {
             bail!("{}: is an input; name another file for the result", output.display());
@@ -48,6 +51,22 @@ fn real_path(path: &Path) -> Option<PathBuf> {
             Some(folder.canonicalize().ok()?.join(path.file_name()?))
         }
     }
+}
+
+/// Returns whether a path is the pipe or socket to which this process writes its stdout.
+#[cfg(unix)]
+fn is_stdout(path: &Path) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned().and_then(|own| std::fs::File::from(own).metadata());
+    let (Ok(stdout), Ok(found)) = (stdout, path.metadata()) else { return false };
+    let kind = found.file_type();
+    (kind.is_fifo() || kind.is_socket()) && (found.dev(), found.ino()) == (stdout.dev(), stdout.ino())
+}
+
+#[cfg(not(unix))]
+fn is_stdout(_: &Path) -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -146,6 +146,11 @@ impl DataOptions {
         Self { table, device: Device::Cpu, kernel: None, float64: false, missing, noise: None, memory }
     }
 
+    /// Returns the paths of the data and its noise, for the check that no result replaces an input.
+    pub fn inputs(&self) -> impl Iterator<Item = Option<&PathBuf>> {
+        self.table.inputs().chain([self.noise.as_ref()])
+    }
+
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions::new().kernel(self.kernel.clone()).float64(self.float64).tuning_file(tuning_file())
     }

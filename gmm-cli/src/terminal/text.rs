@@ -6,10 +6,21 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prints a line to stdout. Unlike `println!` it returns an error for a closed pipe instead of panicking.
+/// Whether stdout is a pipe to which a result goes.
+static STDOUT_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Lets later reports go to stderr.
+pub fn leave_stdout() {
+    STDOUT_IS_TAKEN.store(true, Ordering::Relaxed);
+}
+
+/// Prints a line to stdout, or to stderr if a result goes to stdout. Unlike `println!` it returns an error for a closed
+/// pipe instead of panicking.
 pub fn print(text: impl std::fmt::Display) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let is_taken = STDOUT_IS_TAKEN.load(Ordering::Relaxed);
+    let mut out: Box<dyn Write> = if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
     writeln!(out, "{}", escape_control_characters(&text.to_string()))?;
     Ok(out.flush()?)
 }
@@ -64,6 +75,10 @@ pub fn message(text: &str) -> String {
 /// Replaces control characters except line feeds, and characters that change the direction of writing, by escapes. Text
 /// from a file or a file's name may contain them and could change the state of the terminal.
 pub fn escape_control_characters(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c.escape_default().to_string())
+}
+
+fn escape(text: &str, with: impl Fn(char) -> String) -> Cow<'_, str> {
     let bad = |c: char| {
         c != '\n'
             && (c.is_control()
@@ -72,12 +87,17 @@ pub fn escape_control_characters(text: &str) -> Cow<'_, str> {
     if !text.contains(bad) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.chars().map(|c| if bad(c) { c.escape_default().to_string() } else { c.to_string() }).collect())
+    Cow::Owned(text.chars().map(|c| if bad(c) { with(c) } else { c.to_string() }).collect())
 }
 
 /// Prints a value to stdout as JSON.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(serde_json::to_string_pretty(value)?)
+    print(escape_json(&serde_json::to_string_pretty(value)?))
+}
+
+/// Replaces the characters of [`escape_control_characters`] by the escapes of JSON; none of them needs a surrogate.
+fn escape_json(json: &str) -> Cow<'_, str> {
+    escape(json, |c| format!("\\u{:04x}", u32::from(c)))
 }
 
 /// Prints a report to stdout, as JSON or in words.
@@ -150,6 +170,15 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(escape_control_characters("größer\nthan 1"), "größer\nthan 1");
         assert_eq!(escape_control_characters("a\x1b[2Jb\r\u{9b}\u{202e}"), "a\\u{1b}[2Jb\\r\\u{9b}\\u{202e}");
+    }
+
+    #[test]
+    fn json_stays_json() {
+        let text = "a\x1b\u{7f}\u{9b}\u{202e}\n";
+        let json = serde_json::to_string_pretty(&[text]).unwrap();
+        let escaped = escape_json(&json);
+        assert!(matches!(escape_control_characters(&escaped), Cow::Borrowed(_)), "{escaped}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&escaped).unwrap(), [text]);
     }
 
     #[test]

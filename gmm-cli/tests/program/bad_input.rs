@@ -159,6 +159,7 @@ fn results_are_checked_before_the_work() {
     folder.write("bad.json", "{}");
     folder.write("x.csv", "1,2,3\n");
     folder.write("w.csv", "1\n");
+    ["two.csv", "post-1.csv"].iter().for_each(|name| folder.write(name, "1,2\n2,1\n3,4\n"));
     folder.write("old.npz", "old");
     for name in ["folder.csv", "folder.json"] {
         fs::create_dir(folder.path(name)).unwrap();
@@ -195,6 +196,14 @@ fn results_are_checked_before_the_work() {
         ("score m.json x.csv --per-sample ./x.csv", "x.csv: is an input"),
         ("fit x.csv -k 1 --plot x.csv", "x.csv: is an input"),
         ("fit x.csv -k 1 --sample-weight w.csv --plot ./w.csv", "w.csv: is an input"),
+        ("fit x.csv -k 1 --noise w.csv --plot w.csv", "w.csv: is an input"),
+        ("fit x.csv --init m.json --plot m.json", "m.json: is an input"),
+        ("select x.csv -k 1 --noise w.csv --plot w.csv", "w.csv: is an input"),
+        ("score m.json x.csv --noise w.csv --per-sample w.csv", "w.csv: is an input"),
+        ("predict m.json x.csv --noise w.csv -o w.csv", "w.csv: is an input"),
+        ("mcmc two.csv -k 1 -o post --plot two.csv", "two.csv: is an input"),
+        ("mcmc post-1.csv -k 1 -o post --overwrite", "post-1.csv: is an input"),
+        ("mcmc two.csv -k 1 -o post --plot post-2.csv", "two results"),
         ("fit x.csv -k 1 -o m.json --checkpoint ./m.json", "two results"),
         ("predict m.json x.csv -o x.csv", "x.csv: is an input"),
         ("predict none.json none.npy -o out.npy", "none.json: cannot read it: No such file"),

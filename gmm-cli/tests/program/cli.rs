@@ -388,18 +388,38 @@ fn models_convert_and_come_back() {
     }
 }
 
-/// A closed pipe, as in `gmm … | head -0`, causes neither a panic nor a failure.
+/// A closed pipe, as in `gmm … | head -0`, causes neither a panic nor a failure, and all results are written.
 #[test]
 fn a_closed_pipe_is_quiet() {
-    for more in ["--json", ""] {
-        let args = format!("score data/iris3.json data/iris.csv {more}").words();
+    let folder = folder();
+    for args in [
+        "score data/iris3.json data/iris.csv --json",
+        "score data/iris3.json data/iris.csv",
+        "hmm fit data/iris.csv -k 2 -o h.json",
+        "hmm score h.json data/iris.csv -o s.csv",
+        "hmm sample h.json -n 5 -o x.csv --states z.csv",
+        "sample data/iris3.json -n 5 -o x.npy --labels k.npy",
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gmm"));
-        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.current_dir(&folder).args(args.words()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert!(output.status.success());
     }
+    assert_eq!(folder.names(), ["h.json", "k.npy", "s.csv", "x.csv", "x.npy", "z.csv"]);
+}
+
+/// The report on a result that goes to stdout does not follow it there.
+#[cfg(unix)]
+#[test]
+fn a_result_on_stdout_stands_alone() {
+    let run = folder().gmm("sample data/iris3.json -n 2 -o /dev/stdout").assert().success();
+    let output = run.get_output();
+    // A header of 128 bytes, and two rows of four numbers.
+    assert_eq!(output.stdout.len(), 128 + 2 * 4 * 8);
+    assert_has(&String::from_utf8_lossy(&output.stderr), &["2 samples × 4 features written to /dev/stdout"]);
 }
 
 /// Each script names commands and options, and bash completes with its own.
@@ -548,4 +568,16 @@ fn the_least_likely_samples_are_outliers() {
         assert!(named == (values[1] == 1.0) && named == (values[0] < threshold), "{row}");
     }
     folder.fails(2, "score m.json data/iris.csv --outliers 0.6");
+    // Rows so far away that their likelihood is 0.
+    folder.write(
+        "one.json",
+        r#"{"version":1,"covariance_type":"spherical","weights":[1],"means":[[0]],"covariances":[1]}"#,
+    );
+    for (far, share) in [(1, 0.2), (3, 0.1)] {
+        folder.write("far.csv", format!("{}1\n2\n3\n4\n", "1e200\n".repeat(far)));
+        let report = folder.json(format!("score one.json far.csv --outliers {share} --json"));
+        let found = &report["outliers"];
+        // The likelihood of 4, −½(4² + log 2π).
+        assert!((number(found, "threshold") + 8.918_938_533).abs() < 1e-8 && found["n"] == far, "{found}");
+    }
 }

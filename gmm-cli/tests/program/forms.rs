@@ -1,6 +1,5 @@
 //! Forms of files that other programs write: element types of arrays, and variants of text.
 use crate::common::*;
-use flate2::write::GzEncoder;
 use gaussmix::io::{self, ColumnSelection, Data, Problem, Table};
 use gaussmix::{Error, Interrupt};
 use ndarray::{Array2, arr2};
@@ -55,33 +54,6 @@ fn strings(names: &[&str]) -> Option<Vec<String>> {
 fn utf16(text: &str, big_endian: bool) -> Vec<u8> {
     let units = std::iter::once(0xfeff).chain(text.encode_utf16());
     units.flat_map(|unit: u16| if big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
-}
-
-/// The model of an array of integers is, bit for bit, that of the same numbers in float64.
-#[test]
-fn arrays_of_integers_are_fitted_as_their_numbers_are() {
-    let folder = folder();
-    let values: Vec<u8> = (0..90u32).map(|i| (i * i * 7 % 251) as u8).collect();
-    let shape = "(30, 3)";
-    let wide = |element: fn(u8) -> Vec<u8>| values.iter().flat_map(|&v| element(v)).collect::<Vec<u8>>();
-    let model = |descr: &str, body: &[u8]| {
-        folder.write("x.npy", npy(descr, false, shape, body));
-        folder.fit("x.npy -k 2 -o m.json --device cpu");
-        folder.bytes("m.json")
-    };
-    let expected = model("'<f8'", &wide(|v| f64::from(v).to_le_bytes().to_vec()));
-    assert!(model("'|u1'", &values) == expected);
-    assert!(model("'>i2'", &wide(|v| i16::from(v).to_be_bytes().to_vec())) == expected);
-    assert!(model("'<i8'", &wide(|v| i64::from(v).to_le_bytes().to_vec())) == expected);
-    // From standard input, compressed.
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(&npy("'|u1'", false, shape, &values)).unwrap();
-    folder.gmm("fit - -k 2 -o s.json --device cpu").write_stdin(encoder.finish().unwrap()).assert().success();
-    assert!(folder.bytes("s.json") == expected);
-    // Truth values, for which only some fits are defined, and float16.
-    let truth: Vec<u8> = values.iter().map(|v| v & 1).collect();
-    model("'|b1'", &truth);
-    model("'<f2'", &wide(|v| half::f16::from_f32(f32::from(v)).to_le_bytes().to_vec()));
 }
 
 #[test]

@@ -69,6 +69,8 @@ fn samples_and_errors() {
     assert_eq!(column(&folder, "z.csv"), states.iter().map(|s| *s as f64).collect::<Vec<_>>());
     let fails = |args: &str, why: &str| folder.refused(format!("hmm {args}"), &[why]);
     fails("fit walks.csv --drop walk -k 400 -o m.json", "at most as many as there are rows");
+    fails("fit walks.csv --drop walk -k 2 --reg-covar=-1 -o m.json", "reg_covar is -1");
+    fails("fit walks.csv --drop walk -k 2 --tol nan -o m.json", "tol is NaN");
     fails("score walks.csv walks.csv", "not a hidden Markov model");
     folder.write("gaps.csv", "walk,x,y\na,1,2\n,3,4\n");
     fails("score hmm.json gaps.csv --by walk", "row 1 (counted from 0) has no value in the column `walk`");
@@ -92,6 +94,14 @@ fn fits_go_on_from_checkpoints_and_parts_are_held_out() {
     assert_eq!(HiddenMarkovFile::read(folder.path("c.json")).unwrap().history.len(), 9);
     folder.refused(fit("-k 3 --checkpoint c.json"), &["is not a checkpoint of a fit of 3 states"]);
     folder.refused(fit("-k 2:3 --checkpoint d.json"), &["give one with -k"]);
+    // The history makes a checkpoint larger than the model: 4096 bytes are too few for it alone.
+    #[cfg(target_os = "linux")]
+    {
+        std::fs::remove_file(folder.path("hmm.json")).unwrap();
+        let failed = folder.limited("-f 8", fit("-k 2 --max-iter 600 --checkpoint large.json"));
+        assert_has(&String::from_utf8_lossy(&failed.stderr), &["the checkpoint could not be written", "large.json: "]);
+        assert_eq!((failed.status.code(), model().model.n_states()), (Some(1), 2));
+    }
     let text = folder.run(fit("-k 1:2 --folds 3 --n-init 2"));
     assert!(text.contains("held out") && text.contains("a model of 2 states"), "{text}");
 }

@@ -181,6 +181,9 @@ fn bad_input() {
     folder.refused(with("-k 2 --sampler ensemble --chains 7"), &["even number"]);
     folder.refused(with("-k 2 --resume"), &["out", "no run is saved there", "start it without --resume"]);
     folder.refused("mcmc x.csv -k 2 -o no/where", &["no"]);
+    for (more, sampler) in [("--by-component", "metropolis"), ("--sampler ensemble --max-depth 3", "nuts")] {
+        folder.refused(with(&format!("-k 2 {more}")), &["is an option of --sampler", sampler]);
+    }
 
     // A finished run, and commands that must not resume it.
     folder.run(with("-k 2"));

@@ -235,6 +235,11 @@ fn identifiers_stand_beside_results() {
         "predict m.json x.csv --id name -o new.csv",
         &["x.csv: --id: there is no column `name`; there are id, "],
     );
+    folder.write("named.csv", folder.text("x.csv").replacen("id", "component", 1));
+    folder.refused(
+        "predict m.json named.csv --id component -o new.parquet",
+        &["new.parquet: the kept column cannot be called `component`", "rename it"],
+    );
 }
 
 #[test]
@@ -371,7 +376,7 @@ fn standard_input() {
         (format!("x{j}"), Arc::new(Float64Array::from_iter_values(x.column(j).iter().copied())))
     };
     let stream = arrow_stream(&(0..3).map(column).collect(), None);
-    let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&stream)];
+    let compressed = [gzip(lines.as_bytes()), zstd::encode_all(&array[..], 1).unwrap(), gzip(&array), gzip(&stream)];
     for input in [lines.clone().into_bytes(), array.clone(), stream.clone()].into_iter().chain(compressed) {
         let report = json(folder.gmm("score m.json - --json").write_stdin(input));
         assert_eq!((number(&report, "n"), number(&report, "d")), (7.0, 3.0));

@@ -78,9 +78,13 @@ fn fits() {
     let sequences = Sequences::one(Samples::from_f64(x.view()).unwrap());
     assert!(text(HiddenMarkov::start(6, CovarianceModel::VVI, &sequences, 0)).contains("6·1"));
     let start = HiddenMarkov::start(2, CovarianceModel::VVI, &sequences, 0).unwrap();
-    assert!(
-        text(Options { n_iter: 0, ..Options::default() }.fit(start.clone(), &sequences)).starts_with("n_iter is 0")
-    );
+    for (options, said) in [
+        (Options { n_iter: 0, ..Options::default() }, "n_iter is 0"),
+        (Options { tol: f64::NAN, ..Options::default() }, "tol is NaN"),
+        (Options { reg_covar: -1.0, ..Options::default() }, "reg_covar is -1"),
+    ] {
+        assert!(text(options.fit(start.clone(), &sequences)).starts_with(said));
+    }
     let mut priors = gmm_hmm::Priors::none(&start);
     priors.start = array![0.0];
     assert!(

@@ -8,4 +8,4 @@ mod snapshot;
 pub mod temporary;
 
 pub use journal::Journal;
-pub use saved::{Saved, check_outputs};
+pub use saved::{Saved, check_outputs, results};

@@ -25,8 +25,7 @@ pub fn check_outputs(prefix: &Path, chains: usize, overwrite: bool) -> Result<()
         if let Some(path) = unfinished.into_iter().find(|path| path.exists()) {
             return Err(Error::Unfinished { path });
         }
-        let results = (0..chains).map(|c| paths::csv(prefix, c)).chain([paths::npz(prefix)]);
-        let existing: Vec<PathBuf> = results.filter(|path| path.exists()).collect();
+        let existing: Vec<PathBuf> = results(prefix, chains).filter(|path| path.exists()).collect();
         if !existing.is_empty() {
             return Err(Error::Exists { paths: existing });
         }
@@ -40,6 +39,11 @@ pub fn check_outputs(prefix: &Path, chains: usize, overwrite: bool) -> Result<()
         });
     }
     check_folder(prefix)
+}
+
+/// Returns the paths of a finished run of `chains` chains.
+pub fn results(prefix: &Path, chains: usize) -> impl Iterator<Item = PathBuf> {
+    (0..chains).map(|c| paths::csv(prefix, c)).chain([paths::npz(prefix)])
 }
 
 fn check_folder(prefix: &Path) -> Result<()> {

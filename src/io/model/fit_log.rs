@@ -1,5 +1,5 @@
 //! Finished fits of many, in a file from which the call continues.
-use super::json::read_text;
+use super::json::{read_bytes, text_of};
 use crate::io::{Identity, Output, Problem, Result, extension};
 use gmm_host::Fit;
 use serde::de::DeserializeOwned;
@@ -70,16 +70,25 @@ impl FitLog {
             return Err(Problem::format("the name of a checkpoint of many fits must end in .jsonl").at(path));
         }
         let output = Output::create(path)?;
-        let text = if path.exists() { read_text(path)? } else { String::new() };
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        let ended = parse(whole, made_with).map_err(|problem| problem.at(path))?;
+        let read = || {
+            let mut bytes = if path.exists() { read_bytes(path)? } else { Vec::new() };
+            let (length, end) = (bytes.len(), bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1));
+            if end == 0 && length > 0 {
+                return Err(Problem::format("not a checkpoint of many fits: line 1 has no end"));
+            }
+            // The incomplete line may end within a character.
+            bytes.truncate(end);
+            Ok((text_of(bytes)?, length))
+        };
+        let (whole, length) = read().map_err(|problem| problem.at(path))?;
+        let ended = parse(&whole, made_with).map_err(|problem| problem.at(path))?;
         if whole.is_empty() {
             let head = line(&Head { made_with }).map_err(|problem| problem.at(path))?;
             output.write(|file| file.write_all(&head))?;
         }
         let append = || {
             let file = File::options().append(true).open(path)?;
-            if !whole.is_empty() && whole.len() < text.len() {
+            if whole.len() < length {
                 file.set_len(whole.len() as u64)?;
             }
             Ok(file)
@@ -155,8 +164,8 @@ mod tests {
         log.add("a \"1\"\n", &fits[0]).unwrap();
         log.add("b", &fits[1]).unwrap();
         drop(log);
-        // An incomplete line is written anew.
-        File::options().append(true).open(&path).unwrap().write_all(b"{\"set\":\"c\",\"fit\":{").unwrap();
+        // An incomplete line, here cut within a character, is written anew.
+        File::options().append(true).open(&path).unwrap().write_all(b"{\"set\":\"\xc3").unwrap();
         let (log, some): (_, Vec<(String, Fit)>) = open().unwrap();
         assert_eq!(some.len(), 2);
         log.add("c", &fits[2]).unwrap();
@@ -174,9 +183,11 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replacen("\"weights\"", "\"heights\"", 2)).unwrap();
         refused(&made_with, "line 2 is damaged");
-        std::fs::write(&path, "x,y\n1,2\n").unwrap();
-        refused(&made_with, "not a checkpoint of many fits");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x,y\n1,2\n");
+        for other in ["x,y\n1,2\n", r#"{"my":"own notes"}"#] {
+            std::fs::write(&path, other).unwrap();
+            refused(&made_with, "not a checkpoint of many fits");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
         let other = FitLog::open::<gmm_host::Mixture>(folder.path().join("c.json"), &made_with);
         assert!(other.unwrap_err().to_string().contains(".jsonl"));
     }

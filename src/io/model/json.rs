@@ -80,16 +80,24 @@ pub fn model_to_json(mixture: &Mixture) -> String {
 /// endless text.
 pub fn read_text(path: impl AsRef<Path>) -> FileResult<String> {
     let path = path.as_ref();
-    read_text_within(path, gmm_host::memory::half() / 4).map_err(|problem| problem.at(path))
+    read_bytes(path).and_then(text_of).map_err(|problem| problem.at(path))
 }
 
-fn read_text_within(path: &Path, most: u64) -> Result<String, Problem> {
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
+    read_within(path, gmm_host::memory::half() / 4)
+}
+
+fn read_within(path: &Path, most: u64) -> Result<Vec<u8>, Problem> {
     let file = File::open(path).map_err(Problem::io("read it"))?;
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(Problem::io("read it"))?;
     if bytes.len() as u64 > most {
         return Err(Problem::Format(format!("it has more than {}, the limit for a text here", in_words(most.into()))));
     }
+    Ok(bytes)
+}
+
+pub(super) fn text_of(bytes: Vec<u8>) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|e| {
         let byte = e.utf8_error().valid_up_to();
         Problem::format(format!("not a text in UTF-8: byte {byte} (counted from 0) is not part of a character"))
@@ -201,11 +209,11 @@ mod tests {
     fn a_text_has_a_limit() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "12345").unwrap();
-        assert_eq!(read_text_within(file.path(), 5).unwrap(), "12345");
-        let error = read_text_within(file.path(), 4).unwrap_err().to_string();
+        assert_eq!(read_within(file.path(), 5).unwrap(), b"12345");
+        let error = read_within(file.path(), 4).unwrap_err().to_string();
         assert!(error.contains("more than 4 bytes"), "{error}");
         #[cfg(unix)]
-        assert!(read_text_within(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string().contains("1 MiB"));
+        assert!(read_within(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string().contains("1 MiB"));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl TableOutput {
     }
 
     /// Like [`write`](Self::write), with a column of identifiers before the others. Errors: as [`write`](Self::write)
-    /// and [`check_ids`](Self::check_ids); also errors of reading the identifiers.
+    /// and [`check_ids`](Self::check_ids); also if another column has its name, and errors of reading the identifiers.
     pub fn write_with_ids<T: TableNumber, E>(
         &self,
         rows: usize,
@@ -142,12 +142,18 @@ impl TableOutput {
         mut ids: Option<IdColumn<'_>>,
         mut chunks: impl Iterator<Item = std::result::Result<Vec<T>, E>>,
     ) -> Result<std::result::Result<(), E>> {
-        if ids.is_some() {
+        let names = columns.names();
+        if let Some(IdColumn { name, .. }) = &ids {
             self.check_ids()?;
+            if names.iter().any(|other| other == name) {
+                let what =
+                    format!("the kept column cannot be called `{name}`, like another column of the result; rename it");
+                return Err(Problem::format(what).at(self.path()));
+            }
         }
         Self::check_space(&[(self, self.size::<T>(rows, columns))])?;
         let (mut failed, mut failed_ids) = (None, None);
-        let names: Vec<String> = ids.iter().map(|ids| ids.name.to_string()).chain(columns.names()).collect();
+        let names: Vec<String> = ids.iter().map(|ids| ids.name.to_string()).chain(names).collect();
         let written = self.output.write(|file| {
             let mut writer = match self.format {
                 Format::Npy => {

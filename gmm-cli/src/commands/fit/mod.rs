@@ -224,7 +224,7 @@ impl Fit {
 
     /// Checks that all results can be written, before anything is read.
     fn open(&self) -> anyhow::Result<Outputs> {
-        let inputs = self.training.inputs().chain([self.labels.as_ref()]);
+        let inputs = self.training.inputs().chain([self.labels.as_ref(), self.init.as_ref()]);
         refuse_overlap([self.output.as_ref(), self.checkpoint.as_ref(), self.plot.as_ref()], inputs)?;
         Ok(Outputs {
             model: self.output.as_ref().map(ModelOutput::create).transpose()?,

@@ -3,7 +3,7 @@ mod progress;
 mod report;
 
 use crate::exit_code::SUCCESS;
-use crate::input::{DataOptions, Input, Source, feature};
+use crate::input::{DataOptions, Input, Source, feature, refuse_overlap};
 use crate::plot;
 use crate::terminal::{Interrupt, ProgressLine, interrupt, text};
 use anyhow::{Context, bail};
@@ -82,12 +82,12 @@ pub struct Mcmc {
     /// With metropolis: update the weights and each component in turn; an iteration takes K + 1 evaluations
     #[arg(long)]
     by_component: bool,
-    /// With nuts: the acceptance rate at which warm-up aims when it adapts the step size
-    #[arg(long, default_value_t = 0.8, value_name = "RATE")]
-    target_accept: f64,
-    /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients
-    #[arg(long, default_value_t = 10, value_name = "DEPTH", value_parser = whole_number_or_0)]
-    max_depth: usize,
+    /// With nuts: the acceptance rate at which warm-up aims when it adapts the step size. Default: 0.8
+    #[arg(long, value_name = "RATE")]
+    target_accept: Option<f64>,
+    /// With nuts: most doublings of a trajectory; a draw takes at most 2^DEPTH - 1 gradients. Default: 10
+    #[arg(long, value_name = "DEPTH", value_parser = whole_number_or_0)]
+    max_depth: Option<usize>,
     /// Number of chains. For the ensemble, the number of walkers, which is even and larger than the number of
     /// parameters. Default: 4; for the ensemble twice the number of parameters
     #[arg(long, value_parser = whole_number)]
@@ -110,7 +110,7 @@ pub struct Mcmc {
     #[arg(short, long, value_name = "PREFIX")]
     output: PathBuf,
     /// Continue the run saved under PREFIX, unfinished or finished. The options must be the same, except for a larger
-    /// --draws
+    /// --draws; the run has its start already, so --init is not used
     #[arg(long)]
     resume: bool,
     /// Replace the results or the unfinished run under PREFIX
@@ -136,6 +136,7 @@ enum SamplerName {
 
 impl Mcmc {
     pub fn run(self) -> anyhow::Result<u8> {
+        self.check_sampler()?;
         let plot = self.plot.as_ref().map(Output::create).transpose()?;
         let prior = self.prior()?;
         let init = self.init.as_ref().map(io::read_model_with_summary).transpose()?;
@@ -150,6 +151,9 @@ impl Mcmc {
         let settings = self.settings(&model);
         settings.check(model.dim())?;
         settings.check_draws(model.dim())?;
+        let results: Vec<PathBuf> = mcmc::results(&self.output, settings.chains).collect();
+        let inputs = self.data.inputs().chain([self.init.as_ref(), self.prior.as_ref()]);
+        refuse_overlap(results.iter().map(Some).chain([self.plot.as_ref()]), inputs)?;
         let saved = if self.resume { Some(self.saved_run(&settings)?) } else { None };
         if saved.is_none() {
             mcmc::check_outputs(&self.output, settings.chains, self.overwrite)?;
@@ -256,12 +260,26 @@ impl Mcmc {
         Prior::from_json(&text).with_context(|| path.display().to_string())
     }
 
+    /// Refuses options of another sampler.
+    fn check_sampler(&self) -> anyhow::Result<()> {
+        for (option, given, sampler, name) in [
+            ("--by-component", self.by_component, SamplerName::Metropolis, "metropolis"),
+            ("--target-accept", self.target_accept.is_some(), SamplerName::Nuts, "nuts"),
+            ("--max-depth", self.max_depth.is_some(), SamplerName::Nuts, "nuts"),
+        ] {
+            if given && self.sampler != sampler {
+                bail!("{option} is an option of --sampler {name}; leave it out, or name that sampler");
+            }
+        }
+        Ok(())
+    }
+
     fn settings(&self, model: &PosteriorModel) -> Settings {
         let sampler = match self.sampler {
             SamplerName::Metropolis if self.by_component => Sampler::METROPOLIS_BY_COMPONENT,
             SamplerName::Metropolis => Sampler::METROPOLIS,
             SamplerName::Ensemble => Sampler::ENSEMBLE,
-            SamplerName::Nuts => Sampler::nuts(self.target_accept, self.max_depth as u64),
+            SamplerName::Nuts => Sampler::nuts(self.target_accept.unwrap_or(0.8), self.max_depth.unwrap_or(10) as u64),
         };
         let usual = Settings::usual(sampler, model);
         let (chains, warmup) = (self.chains.unwrap_or(usual.chains), self.warmup.unwrap_or(usual.warmup));

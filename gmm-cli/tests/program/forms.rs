@@ -267,10 +267,17 @@ fn missing_values_are_spelled_as_the_caller_says() {
     let path = folder.path("x.npy");
     ndarray_npy::write_npy(&path, &arr2(&[[0.1f32, 2.0], [3.0, 4.0]])).unwrap();
     let selection = ColumnSelection { na_values: strings(&["0.1"]).unwrap(), ..ColumnSelection::default() };
-    let table = || Table::open(&[&path], &selection).unwrap();
-    for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..2).unwrap()] {
-        let Data::F32(values) = data else { panic!("float32") };
-        assert!(values[[0, 0]].is_nan() && values.iter().filter(|v| v.is_nan()).count() == 1, "{values}");
+    let wide = folder.path("y.npy");
+    ndarray_npy::write_npy(&wide, &arr2(&[[0.1f64, f64::from(0.1f32)]])).unwrap();
+    for (paths, wanted) in [(&[&path][..], "float32"), (&[&path, &wide], "float64")] {
+        let table = || Table::open(paths, &selection).unwrap();
+        let n = paths.len() + 1;
+        for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..n).unwrap()] {
+            assert_eq!(data.dtype(), wanted);
+            let values = data.into_f64();
+            let missing = values.indexed_iter().filter(|(_, v)| v.is_nan()).map(|(at, _)| at);
+            assert!(missing.eq([(0, 0), (2, 0)].into_iter().take(paths.len())), "{values}");
+        }
     }
 }
 

@@ -197,7 +197,12 @@ impl BatchRows {
 }
 
 fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mut Block) -> Result<(), Problem> {
-    let columns = features.iter().map(|&column| numbers(batch.column(column))).collect::<Result<Vec<_>, _>>()?;
+    let column = |&column: &usize| {
+        let array = batch.column(column);
+        let is_narrow = matches!(kind(array.data_type()), Kind::Number(Dtype::F32));
+        Ok((numbers(array)?, if is_narrow { Dtype::F32 } else { Dtype::F64 }))
+    };
+    let columns = features.iter().map(column).collect::<Result<Vec<_>, Problem>>()?;
     for row in 0..batch.num_rows() {
         columns.iter().for_each(|column| block.push(column[row]));
     }
@@ -255,8 +260,8 @@ pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
         UInt16 => integers::<UInt16Type>(array),
         UInt32 => integers::<UInt32Type>(array),
         UInt64 => texts(array.as_primitive::<UInt64Type>().iter()),
-        Float32 => texts(array.as_primitive::<Float32Type>().iter()),
-        Float64 => texts(array.as_primitive::<Float64Type>().iter()),
+        Float32 => texts(array.as_primitive::<Float32Type>().iter().map(|v| v.filter(|v| !v.is_nan()))),
+        Float64 => texts(array.as_primitive::<Float64Type>().iter().map(|v| v.filter(|v| !v.is_nan()))),
         Boolean => texts(array.as_boolean().iter()),
         Utf8 => texts(array.as_string::<i32>().iter()),
         LargeUtf8 => texts(array.as_string::<i64>().iter()),

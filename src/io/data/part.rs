@@ -199,11 +199,11 @@ impl Part {
             (Rows::Batches(rows), _) => rows.read(limit, block)?,
             (Rows::Direct, Content::Npy(npy)) => {
                 let end = cursor.row.saturating_add(limit).min(npy.shape()[0]);
-                block.append(&npy.data(cursor.row..end)?, projection)
+                block.append(&npy.data(cursor.row..end)?, projection)?
             }
             (Rows::Direct, Content::Memory(data)) => {
                 let end = cursor.row.saturating_add(limit).min(data.dim().0);
-                block.append(&data.rows(cursor.row..end), projection)
+                block.append(&data.rows(cursor.row..end), projection)?
             }
             (Rows::Direct, _) => 0,
         };

@@ -163,7 +163,7 @@ impl Table {
             let part_rows = vec![data.dim().0];
             return Ok(Some(Contents { data: data.with_missing(&self.na_values), ids: None, part_rows }));
         }
-        let mut block = Block::new(self.dtype);
+        let mut block = Block::new(self.dtype, &self.na_values);
         let most: u64 = self.parts.iter().map(Part::plausible_numbers).sum();
         let first = |problem: Problem| problem.at(&self.first().path);
         block.reserve(numbers.unwrap_or(0).min(usize::try_from(most).unwrap_or(usize::MAX))).map_err(first)?;
@@ -192,7 +192,7 @@ impl Table {
             }
         }
         let (data, ids) = block.finish(d);
-        Ok(Some(Contents { data: data.with_missing(&self.na_values), ids, part_rows }))
+        Ok(Some(Contents { data, ids, part_rows }))
     }
 
     /// Returns the table as rows to be read in parts. Text is read once to count its rows; `progress` is called with
@@ -279,7 +279,7 @@ impl DataFile {
             return Ok(data.with_missing(&self.table.na_values));
         }
         let block = self.block(&self.features, rows, |projection| Projection { id: None, ..projection.clone() })?;
-        Ok(block.finish(self.table.n_features()).0.with_missing(&self.table.na_values))
+        Ok(block.finish(self.table.n_features()).0)
     }
 
     /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as [`rows`](Self::rows).
@@ -321,7 +321,7 @@ impl DataFile {
         project: impl Fn(&Projection) -> Projection,
     ) -> Result<Block> {
         let mut place = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut block = Block::new(self.table.dtype);
+        let mut block = Block::new(self.table.dtype, &self.table.na_values);
         let mut next = rows.start;
         while next < rows.end {
             let number = self.part_of(next);

@@ -201,7 +201,7 @@ mod tests {
             )?;
             let fields = csv.fields();
             let projection = ColumnSelection::default().resolve(&fields)?;
-            csv.rows(&projection)?.read(usize::MAX, &mut Block::new(Dtype::F64))
+            csv.rows(&projection)?.read(usize::MAX, &mut Block::new(Dtype::F64, &[]))
         };
         read().map_err(|problem: Problem| problem.to_string())
     }

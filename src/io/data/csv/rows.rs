@@ -1,4 +1,5 @@
 //! The rows of a table of text.
+use super::super::array::Dtype;
 use super::super::block::Block;
 use super::super::columns::{Projection, option_list, option_name, short};
 use super::super::decimal::{Decimal, text};
@@ -112,7 +113,7 @@ impl CsvRows {
         for &column in &self.projection.columns {
             let field = &self.record[column];
             let value = self.layout.spelling.value(field).ok_or_else(|| self.not_a_number(column, field));
-            block.push(value?);
+            block.push(value?, Dtype::F64);
         }
         if let Some(column) = self.projection.id {
             // `NA` and `null` may be ordinary texts here.

@@ -269,6 +269,7 @@ fn several_files_are_one_data_set() {
         folder.text(name)
     };
     assert_eq!(results("a.csv", "parts"), results("b.csv", "whole.parquet"));
+    folder.run("predict m.json --id id --memory 960 -o a.parquet parts");
     // A description is not a part.
     folder.write("parts/README.txt", "one table in three parts");
     assert_eq!(results("c.csv", "parts"), results("b.csv", "whole.parquet"));

@@ -11,7 +11,7 @@ use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch, new_empty_array};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use std::fs::File;
 
@@ -64,7 +64,7 @@ pub(super) type ReadGroups =
 pub(super) struct Grouped {
     file: File,
     stamp: FileStamp,
-    schema: SchemaRef,
+    pub schema: SchemaRef,
     /// The first row of each group, and then the number of rows.
     starts: Vec<usize>,
     read: ReadGroups,
@@ -204,7 +204,7 @@ fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mu
     };
     let columns = features.iter().map(column).collect::<Result<Vec<_>, Problem>>()?;
     for row in 0..batch.num_rows() {
-        columns.iter().for_each(|column| block.push(column[row]));
+        columns.iter().for_each(|(column, dtype)| block.push(column[row], *dtype));
     }
     if let Some(column) = id {
         block.append_ids(ids(batch.column(column))?);
@@ -237,6 +237,11 @@ pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
         Boolean => array.as_boolean().iter().map(|v| v.map_or(f64::NAN, f64::from)).collect(),
         other => return Err(damaged(format!("a column of the type {other} in place of numbers"))),
     })
+}
+
+/// Whether the identifiers in a column are integers.
+pub(super) fn has_integers(schema: &Schema, column: usize) -> bool {
+    matches!(ids(&new_empty_array(schema.field(column).data_type())), Ok(Ids::Integers(_)))
 }
 
 /// Returns the values of a column that identifies rows.

@@ -104,7 +104,7 @@ impl Ids {
         }
     }
 
-    fn into_texts(self) -> Vec<Option<String>> {
+    pub(super) fn into_texts(self) -> Vec<Option<String>> {
         match self {
             Self::Integers(ids) => ids.into_iter().map(|id| id.map(|id| id.to_string())).collect(),
             Self::Texts(ids) => ids,

@@ -8,7 +8,7 @@ use super::npy::{self, Npy};
 use super::stream::{ARROW, Stream};
 #[cfg(feature = "parquet")]
 use super::{
-    arrow::{BatchRows, Grouped},
+    arrow::{BatchRows, Grouped, has_integers},
     arrow_ipc,
     arrow_stream::ArrowStream,
     parquet,
@@ -140,6 +140,17 @@ impl Part {
             }
             progress(cursor.row);
         }
+    }
+
+    /// Whether the column that identifies the rows yields integers.
+    pub fn has_integer_ids(&self) -> bool {
+        #[cfg(feature = "parquet")]
+        if let (Content::Grouped(Grouped { schema, .. }) | Content::ArrowStream(ArrowStream { schema, .. }), Some(id)) =
+            (&self.content, self.projection.id)
+        {
+            return has_integers(schema, id);
+        }
+        false
     }
 
     pub fn cursor(&self, number: usize, row: usize) -> Outcome<Cursor> {

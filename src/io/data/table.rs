@@ -282,7 +282,8 @@ impl DataFile {
         Ok(block.finish(self.table.n_features()).0)
     }
 
-    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as [`rows`](Self::rows).
+    /// Reads the column that identifies the rows; `None` if none was named. Unless all files have integers, all become
+    /// texts. Errors and panics: as [`rows`](Self::rows).
     pub fn ids(&self, rows: Range<usize>) -> Result<Option<Ids>> {
         self.check(&rows);
         if self.table.first().projection.id.is_none() {
@@ -290,7 +291,9 @@ impl DataFile {
         }
         let block =
             self.block(&self.ids, rows, |projection| Projection { columns: Vec::new(), ..projection.clone() })?;
-        Ok(block.finish(0).1)
+        let ids = block.finish(0).1;
+        let are_integers = self.table.parts.iter().all(Part::has_integer_ids);
+        Ok(ids.map(|ids| if are_integers { ids } else { Ids::Texts(ids.into_texts()) }))
     }
 
     /// Returns the file of a row, and the row's number in it.

@@ -32,12 +32,15 @@ fn read_with(
     (values, names, remarks)
 }
 
-/// Requires that a text is refused with a message.
+/// Requires that a text is refused with a message, in a file and on standard input.
 #[track_caller]
 fn refused(text: impl AsRef<[u8]>, said: &[&str]) {
     let folder = folder();
-    folder.write("x.csv", text);
+    folder.write("x.csv", &text);
     folder.refused("fit x.csv -k 1", said);
+    let run = folder.gmm("fit - -k 1").write_stdin(text.as_ref()).assert().code(1);
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr);
+    said.iter().for_each(|part| assert_has(&stderr, &[part.trim_start_matches("x.csv: ")]));
 }
 
 /// Returns the notes on a text that is fitted.
@@ -147,6 +150,8 @@ fn comments_before_the_first_line_are_passed_over() {
     }
     // Lines are counted from the beginning of the file.
     refused("# one\n# two\na,b\n1,2\n3,x\n", &["x.csv: line 5, column 1", "`x`"]);
+    refused("# one\r\na,b\r\n1,2\r\n\r\n\r\n3,x\r\n", &["line 6, column 1"]);
+    refused("a,b\n\n\"1\",\"\n2\"\n\n\n3,x\n", &["line 7, column 1"]);
     refused("a,b\n# late\n1,2\n", &["line 2 has 1 fields", "begin with #", "before the first line only"]);
     refused("a\n1\n# late\n", &["line 3", "`# late` is not a number", "before the first line only"]);
     refused("# nothing else\n", &["0 rows"]);

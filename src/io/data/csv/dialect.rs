@@ -12,6 +12,7 @@ pub(super) struct Layout {
     pub spelling: Spelling,
     /// The bytes of comments before the first row.
     pub skip: u64,
+    pub skipped_lines: u64,
     pub header: bool,
     /// Whether lines end with a separator.
     pub trailing: bool,

@@ -102,11 +102,10 @@ impl Csv {
         }
         let (kinds, have_missing) = kinds(&rows, columns, &spelling, line);
         check_second_header(&rows, &kinds, &spelling, line)?;
+        let skipped_lines = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count() as u64;
         let undivided = match &kinds[..] {
-            [Kind::Other(what)] => {
-                let above = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count();
-                undivided(head, whole, above).map(|advice| format!("all of it is one column of {what}; {advice}"))
-            }
+            [Kind::Other(what)] => undivided(head, whole, skipped_lines as usize)
+                .map(|advice| format!("all of it is one column of {what}; {advice}")),
             _ => None,
         };
         let mut remarks = Vec::new();
@@ -123,7 +122,7 @@ impl Csv {
                     .into(),
             );
         }
-        let layout = Layout { separator, spelling, skip: skip as u64, header, trailing };
+        let layout = Layout { separator, spelling, skip: skip as u64, skipped_lines, header, trailing };
         let name = |(column, field): (usize, &[u8])| match text(field) {
             name if name.is_empty() => format!("column {column}"),
             name => name,
@@ -168,7 +167,6 @@ impl Csv {
         let (mut content, stamp) = stream.into_reader();
         std::io::copy(&mut content.by_ref().take(self.layout.skip), &mut std::io::sink()).map_err(stream::problem)?;
         Ok(CsvRows {
-            path: self.path.clone(),
             reader: reader(content, self.layout.separator, self.max_row),
             record: ByteRecord::new(),
             layout: self.layout.clone(),

@@ -31,12 +31,15 @@ fn read_with(
     (values, names, remarks)
 }
 
-/// Requires that a text is refused with a message.
+/// Requires that a text is refused with a message, in a file and on standard input.
 #[track_caller]
 fn refused(text: impl AsRef<[u8]>, said: &[&str]) {
     let folder = folder();
-    folder.write("x.csv", text);
+    folder.write("x.csv", &text);
     folder.refused("fit x.csv -k 1", said);
+    let run = folder.gmm("fit - -k 1").write_stdin(text.as_ref()).assert().code(1);
+    let stderr = String::from_utf8_lossy(&run.get_output().stderr);
+    said.iter().for_each(|part| assert_has(&stderr, &[part.trim_start_matches("x.csv: ")]));
 }
 
 /// Returns the notes on a text that is fitted.
@@ -119,6 +122,8 @@ fn comments_before_the_first_line_are_passed_over() {
     }
     // Lines are counted from the beginning of the file.
     refused("# one\n# two\na,b\n1,2\n3,x\n", &["x.csv: line 5, column 1", "`x`"]);
+    refused("# one\r\na,b\r\n1,2\r\n\r\n\r\n3,x\r\n", &["line 6, column 1"]);
+    refused("a,b\n\n\"1\",\"\n2\"\n\n\n3,x\n", &["line 7, column 1"]);
     refused("a,b\n# late\n1,2\n", &["line 2 has 1 fields", "begin with #", "before the first line only"]);
     refused("a\n1\n# late\n", &["line 3", "`# late` is not a number", "before the first line only"]);
     refused("# nothing else\n", &["0 rows"]);
@@ -155,6 +160,37 @@ fn a_first_column_without_a_name_is_an_index() {
     // If other names are missing too, the column is read like the others.
     assert_eq!(read("x.csv", ",a,\n0,1,2\n1,3,4\n").0.dim(), (2, 3));
     assert_has(&notes(text), &["note: x.csv: `column 0` is left out"]);
+}
+
+/// A row `1,5` is one number, unless the rows show that it is an index and a number.
+#[test]
+fn a_single_column_may_have_decimal_commas() {
+    let folder = folder();
+    let fit = "fit data/iris.csv -k 2";
+    for text in ["w\n1,5\n2,5\n3,5\n", "\"w\"\r\n\r\n1,5\r\n2,7\r\n3,1\r\n", "w\n1,5\n2\n1,5e-1\n", "w\n-1,5\n-1,5\n"] {
+        let said =
+            "`1,5` is a number with a decimal comma, or an index and a number; --decimal , or --decimal . says which";
+        let said = said.replace("1,5", if text.contains("-1,5\n") { "-1,5" } else { "1,5" });
+        refused(text, &[&said]);
+        folder.write("w.csv", text);
+        folder.refused(format!("{fit} --sample-weight w.csv"), &["w.csv: line ", &said]);
+        let comma = ColumnSelection { decimal: Some(io::Decimal::Comma), ..ColumnSelection::default() };
+        assert_eq!(read_with("x.csv", text, &comma).0.ncols(), 1);
+    }
+    let point = ColumnSelection { decimal: Some(io::Decimal::Point), ..ColumnSelection::default() };
+    assert_eq!(read_with("x.csv", "w\n1,5\n2,7\n", &point).0, arr2(&[[5.0], [7.0]]));
+    for text in ["w\n1,5\n2,-7\n", "w\n1,5\n2,7.0\n", "w\na,5\nb,7\n", "\"w\"\n\"1\",5\n\"2\",7\n", ",w\n0,5\n1,7\n"] {
+        let (values, names, remarks) = read("x.csv", text);
+        assert_eq!((values.map(|v| v.abs()), names), (arr2(&[[5.0], [7.0]]), strings(&["w"])), "{text:?}");
+        assert!(remarks[0].contains("it is an index"), "{remarks:?}");
+    }
+    // Other files are noted like the data.
+    folder.write("w.csv", format!(",w\n{}", (0..150).map(|i| format!("{i},1\n")).collect::<String>()));
+    folder.write("s.csv", format!(",a,b,c,d\n{}", (0..150).map(|i| format!("{i},1,1,1,1\n")).collect::<String>()));
+    for more in ["--sample-weight w.csv", "--labels w.csv", "--noise s.csv"] {
+        let file = more.split(' ').next_back().unwrap();
+        assert_has(&folder.notes(format!("{fit} {more}")), &[&format!("note: {file}: `column 0` is left out")]);
+    }
 }
 
 #[test]
@@ -239,10 +275,17 @@ fn missing_values_are_spelled_as_the_caller_says() {
     let path = folder.path("x.npy");
     ndarray_npy::write_npy(&path, &arr2(&[[0.1f32, 2.0], [3.0, 4.0]])).unwrap();
     let selection = ColumnSelection { na_values: strings(&["0.1"]).unwrap(), ..ColumnSelection::default() };
-    let table = || Table::open(&[&path], &selection).unwrap();
-    for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..2).unwrap()] {
-        let Data::F32(values) = data else { panic!("float32") };
-        assert!(values[[0, 0]].is_nan() && values.iter().filter(|v| v.is_nan()).count() == 1, "{values}");
+    let wide = folder.path("y.npy");
+    ndarray_npy::write_npy(&wide, &arr2(&[[0.1f64, f64::from(0.1f32)]])).unwrap();
+    for (paths, wanted) in [(&[&path][..], "float32"), (&[&path, &wide], "float64")] {
+        let table = || Table::open(paths, &selection).unwrap();
+        let n = paths.len() + 1;
+        for data in [table().read().unwrap().data, table().into_file(&mut |_| {}).unwrap().rows(0..n).unwrap()] {
+            assert_eq!(data.dtype(), wanted);
+            let values = data.into_f64();
+            let missing = values.indexed_iter().filter(|(_, v)| v.is_nan()).map(|(at, _)| at);
+            assert!(missing.eq([(0, 0), (2, 0)].into_iter().take(paths.len())), "{values}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use crate::common::*;
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, RecordBatch};
 use gaussmix::io::{GroupModels, Ids};
-use ndarray::Array2;
+use ndarray::{Array2, arr2};
 use std::fs;
 use std::sync::Arc;
 
@@ -242,6 +242,14 @@ fn bad_groups_are_errors() {
     error("x.csv --by whom", &["x.csv: --by: there is no column `whom`; there are a, who, b, c"]);
     error("x.csv --by who --columns a,who", &["`who` is the column of --by", "remove it from --columns"]);
     error("gap.csv --by who", &["gap.csv: row 1 (counted from 0) has no value in the column `who`"]);
+    let columns = [("who", f64::NAN), ("a", 2.0)];
+    let columns = columns.map(|(name, last)| (name, Arc::new(Float64Array::from(vec![1.0, last])) as ArrayRef));
+    folder.write("gap.parquet", parquet(&RecordBatch::try_from_iter(columns).unwrap(), None));
+    error("gap.parquet --by who", &["gap.parquet: row 1 (counted from 0) has no value in the column `who`"]);
+    folder.save("gap.npy", &arr2(&[[1.0, 2.0], [f64::NAN, 3.0]]));
+    error("gap.npy --by 0", &["gap.npy: row 1 (counted from 0) has no value in the column `0`"]);
+    folder.save("large.npy", &arr2(&[[(1i64 << 53) + 1, 2], [1 << 53, 3]]));
+    error("large.npy --by 0", &["large.npy: --id or --by: ", "9007199254740992", ".parquet or .csv"]);
     error("x.csv --by who -o m.json", &["m.json: models of groups are a .parquet, or a folder"]);
     error("x.csv --by who -o x.csv", &["x.csv: is an input"]);
     error("x.csv --by who -o no/models/", &["no/models/: cannot write it"]);

@@ -274,6 +274,7 @@ fn several_files_are_one_data_set() {
         folder.text(name)
     };
     assert_eq!(results("a.csv", "parts"), results("b.csv", "whole.parquet"));
+    folder.run("predict m.json --id id --memory 960 -o a.parquet parts");
     // A description is not a part.
     folder.write("parts/README.txt", "one table in three parts");
     assert_eq!(results("c.csv", "parts"), results("b.csv", "whole.parquet"));
@@ -404,7 +405,7 @@ fn types_of_columns() {
     let folder = folder();
     let small: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1, 2, 255, 4, 5]));
     let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true, true, false, false]));
-    let halves: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 1.5, -2.5, 3.5, 4.5, 1e30]));
+    let halves: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 1.5, -99.9, 3.5, 4.5, 1e30]));
     let dates: ArrayRef = Arc::new(Date32Array::from(vec![1, 2, 3, 4, 5, 6]));
     let money = Decimal128Array::from(vec![100, 250, 399, 1, 2, 3]).with_precision_and_scale(10, 2).unwrap();
     let gaps: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(2.0), Some(1.0), None, Some(3.0)]));
@@ -423,11 +424,13 @@ fn types_of_columns() {
     for name in ["x.parquet", "x.arrow"] {
         let read = |columns: &[&str]| {
             let columns = columns.iter().map(|c| c.to_string()).collect();
-            let selection = gaussmix::io::ColumnSelection { columns, ..Default::default() };
+            let na_values = vec!["-99.9".into()];
+            let selection = gaussmix::io::ColumnSelection { columns, na_values, ..Default::default() };
             gaussmix::io::Table::open(&[folder.path(name)], &selection).unwrap().read().unwrap().data
         };
         let gaussmix::io::Data::F64(x) = read(&["small", "flags", "halves"]) else { panic!("float64") };
         assert_eq!(x.row(3).to_vec(), [255.0, 1.0, 3.5]);
+        assert!(x[[2, 2]].is_nan());
         let gaussmix::io::Data::F32(x) = read(&["halves"]) else { panic!("float32") };
         assert_eq!(x[[5, 0]], 1e30);
         let gaussmix::io::Data::F64(x) = read(&["gaps"]) else { panic!("float64") };

@@ -24,6 +24,14 @@ impl Dtype {
             Self::F64 => 8,
         }
     }
+
+    /// Whether a value of this type is one of the numbers, rounded to this type.
+    pub fn is_any_of(self, value: f64, numbers: &[f64]) -> bool {
+        numbers.iter().any(|&number| match self {
+            Self::F32 => value == f64::from(number as f32),
+            Self::F64 => value == number,
+        })
+    }
 }
 
 /// N samples of D features, in the element type of the file.
@@ -83,8 +91,10 @@ impl Data {
     pub(super) fn with_missing(mut self, numbers: &[f64]) -> Self {
         if !numbers.is_empty() {
             match &mut self {
-                Self::F32(x) => x.mapv_inplace(|v| if numbers.iter().any(|&n| v == n as f32) { f32::NAN } else { v }),
-                Self::F64(x) => x.mapv_inplace(|v| if numbers.contains(&v) { f64::NAN } else { v }),
+                Self::F32(x) => {
+                    x.mapv_inplace(|v| if Dtype::F32.is_any_of(v.into(), numbers) { f32::NAN } else { v });
+                }
+                Self::F64(x) => x.mapv_inplace(|v| if Dtype::F64.is_any_of(v, numbers) { f64::NAN } else { v }),
             }
         }
         self
@@ -124,21 +134,18 @@ impl Data {
     }
 }
 
-/// Returns (N, D) of an array of samples with this shape.
-pub(super) fn matrix_shape(shape: &[usize]) -> Result<(usize, usize), Problem> {
-    match *shape {
-        [n, d] => Ok((n, d)),
-        _ => Err(Problem::format(format!(
-            "the array has shape {shape:?}; expected (samples, features){}",
-            if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
-        ))),
+/// Checks that the shape is that of samples. A vector (N,) becomes a column (N, 1) if `is_vector`.
+pub(super) fn make_matrix(shape: &mut Vec<usize>, is_vector: bool) -> Result<(), Problem> {
+    match shape[..] {
+        [_] if is_vector => shape.push(1),
+        [_, _] => {}
+        _ => {
+            return Err(Problem::format(format!(
+                "the array has shape {shape:?}; expected {}{}",
+                if is_vector { "(samples,)" } else { "(samples, features)" },
+                if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
+            )));
+        }
     }
-}
-
-/// Checks the shape of an array with one number for each sample.
-pub(super) fn check_vector_shape(shape: &[usize]) -> Result<(), Problem> {
-    match *shape {
-        [_] | [_, 1] => Ok(()),
-        _ => Err(Problem::format(format!("the array has shape {shape:?}; expected (samples,)"))),
-    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch, new_empty_array};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use std::fs::File;
 
@@ -64,7 +64,7 @@ pub(super) type ReadGroups =
 pub(super) struct Grouped {
     file: File,
     stamp: FileStamp,
-    schema: SchemaRef,
+    pub schema: SchemaRef,
     /// The first row of each group, and then the number of rows.
     starts: Vec<usize>,
     read: ReadGroups,
@@ -197,9 +197,14 @@ impl BatchRows {
 }
 
 fn append(batch: &RecordBatch, features: &[usize], id: Option<usize>, block: &mut Block) -> Result<(), Problem> {
-    let columns = features.iter().map(|&column| numbers(batch.column(column))).collect::<Result<Vec<_>, _>>()?;
+    let column = |&column: &usize| {
+        let array = batch.column(column);
+        let is_narrow = matches!(kind(array.data_type()), Kind::Number(Dtype::F32));
+        Ok((numbers(array)?, if is_narrow { Dtype::F32 } else { Dtype::F64 }))
+    };
+    let columns = features.iter().map(column).collect::<Result<Vec<_>, Problem>>()?;
     for row in 0..batch.num_rows() {
-        columns.iter().for_each(|column| block.push(column[row]));
+        columns.iter().for_each(|(column, dtype)| block.push(column[row], *dtype));
     }
     if let Some(column) = id {
         block.append_ids(ids(batch.column(column))?);
@@ -234,6 +239,11 @@ pub(in crate::io) fn numbers(array: &dyn Array) -> Result<Vec<f64>, Problem> {
     })
 }
 
+/// Whether the identifiers in a column are integers.
+pub(super) fn has_integers(schema: &Schema, column: usize) -> bool {
+    matches!(ids(&new_empty_array(schema.field(column).data_type())), Ok(Ids::Integers(_)))
+}
+
 /// Returns the values of a column that identifies rows.
 pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
     fn integers<T: ArrowPrimitiveType>(array: &dyn Array) -> Ids
@@ -255,8 +265,8 @@ pub(in crate::io) fn ids(array: &dyn Array) -> Result<Ids, Problem> {
         UInt16 => integers::<UInt16Type>(array),
         UInt32 => integers::<UInt32Type>(array),
         UInt64 => texts(array.as_primitive::<UInt64Type>().iter()),
-        Float32 => texts(array.as_primitive::<Float32Type>().iter()),
-        Float64 => texts(array.as_primitive::<Float64Type>().iter()),
+        Float32 => texts(array.as_primitive::<Float32Type>().iter().map(|v| v.filter(|v| !v.is_nan()))),
+        Float64 => texts(array.as_primitive::<Float64Type>().iter().map(|v| v.filter(|v| !v.is_nan()))),
         Boolean => texts(array.as_boolean().iter()),
         Utf8 => texts(array.as_string::<i32>().iter()),
         LargeUtf8 => texts(array.as_string::<i64>().iter()),

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A stream whose schema was read.
 pub(super) struct ArrowStream {
     path: PathBuf,
-    schema: SchemaRef,
+    pub schema: SchemaRef,
     /// The stamp of the file when the schema was read; `None` for a pipe.
     stamp: Option<FileStamp>,
     /// The unread rest of a pipe, which can be read only once.

@@ -2,7 +2,7 @@
 use super::array::{Data, Dtype};
 use super::columns::Projection;
 use crate::io::Problem;
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use std::collections::{HashMap, TryReserveError};
 use std::hash::Hash;
 
@@ -104,13 +104,16 @@ impl Ids {
         }
     }
 
-    fn into_texts(self) -> Vec<Option<String>> {
+    pub(super) fn into_texts(self) -> Vec<Option<String>> {
         match self {
             Self::Integers(ids) => ids.into_iter().map(|id| id.map(|id| id.to_string())).collect(),
             Self::Texts(ids) => ids,
         }
     }
 }
+
+/// From here on, neighbouring whole numbers are the same float64.
+const LARGE_ID: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 
 fn no_memory(_: TryReserveError) -> Problem {
     Problem::format("there is too little memory for its numbers; read fewer rows or columns at a time (--memory)")
@@ -121,6 +124,8 @@ pub(super) struct Block {
     values: Values,
     ids: Option<Ids>,
     text_bytes: u64,
+    /// The numbers that stand for missing values.
+    na_values: Vec<f64>,
 }
 
 enum Values {
@@ -129,12 +134,12 @@ enum Values {
 }
 
 impl Block {
-    pub fn new(dtype: Dtype) -> Self {
+    pub fn new(dtype: Dtype, na_values: &[f64]) -> Self {
         let values = match dtype {
             Dtype::F32 => Values::F32(Vec::new()),
             Dtype::F64 => Values::F64(Vec::new()),
         };
-        Self { values, ids: None, text_bytes: 0 }
+        Self { values, ids: None, text_bytes: 0, na_values: na_values.into() }
     }
 
     /// Reserves memory for exactly `count` more numbers.
@@ -170,7 +175,9 @@ impl Block {
         (numbers + ids) as u64 + self.text_bytes
     }
 
-    pub fn push(&mut self, value: f64) {
+    /// Appends a number of a column of this type.
+    pub fn push(&mut self, value: f64, dtype: Dtype) {
+        let value = if dtype.is_any_of(value, &self.na_values) { f64::NAN } else { value };
         match &mut self.values {
             Values::F32(values) => values.push(value as f32),
             Values::F64(values) => values.push(value),
@@ -178,20 +185,32 @@ impl Block {
     }
 
     /// Appends rows of an array and returns their number.
-    pub fn append(&mut self, rows: &Data, projection: &Projection) -> usize {
-        fn each<T: Copy + Into<f64>>(block: &mut Block, rows: ArrayView2<'_, T>, projection: &Projection) {
+    pub fn append(&mut self, rows: &Data, projection: &Projection) -> Result<usize, Problem> {
+        fn each<T: Copy + Into<f64>>(
+            block: &mut Block,
+            (rows, dtype): (&Array2<T>, Dtype),
+            projection: &Projection,
+        ) -> Result<(), Problem> {
             for row in rows.outer_iter() {
-                projection.columns.iter().for_each(|&column| block.push(row[column].into()));
+                projection.columns.iter().for_each(|&column| block.push(row[column].into(), dtype));
                 if let Some(column) = projection.id {
-                    block.push_text(Some(Into::<f64>::into(row[column]).to_string()));
+                    let id: f64 = row[column].into();
+                    if id.abs() >= LARGE_ID {
+                        return Err(Problem::format(format!(
+                            "--id or --by: column {column} has {id}, and whole numbers from {LARGE_ID} on lose digits in arrays; write the table \
+                             as .parquet or .csv"
+                        )));
+                    }
+                    block.push_text((!id.is_nan()).then(|| id.to_string()));
                 }
             }
+            Ok(())
         }
         match rows {
-            Data::F32(rows) => each(self, rows.view(), projection),
-            Data::F64(rows) => each(self, rows.view(), projection),
+            Data::F32(rows) => each(self, (rows, Dtype::F32), projection)?,
+            Data::F64(rows) => each(self, (rows, Dtype::F64), projection)?,
         }
-        rows.dim().0
+        Ok(rows.dim().0)
     }
 
     pub fn push_text(&mut self, id: Option<String>) {

@@ -2,7 +2,7 @@
 use super::array::Dtype;
 use super::decimal::Decimal;
 use crate::io::Problem;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// An error lists at most this many names.
 pub(super) const MAX_LISTED: usize = 12;
@@ -38,6 +38,8 @@ pub struct ColumnSelection {
     /// Further texts that stand for a missing value, in upper or lower case. A number stands for one in every format,
     /// in any notation.
     pub na_values: Vec<String>,
+    /// Whether an array of shape (N,) is one column.
+    pub is_vector: bool,
 }
 
 /// A column of a file, as the header or the schema describes it.
@@ -95,16 +97,15 @@ impl ColumnSelection {
         let named = fields.iter().all(|field| field.name.is_some());
         let name = |column: usize| name_of(fields, column);
         let all_names = || list((0..fields.len()).map(|column| short(&name(column))));
-        let find = |wanted: &str| {
-            let mut found = (0..fields.len()).filter(|&column| name(column) == wanted);
-            match (found.next(), found.next()) {
-                (Some(first), Some(second)) => Err(Problem::format(format!(
-                    "columns {first} and {second} (counted from 0) are both called `{}`; give them different names, or name one \
+        let mut places = HashMap::<String, Vec<usize>>::new();
+        (0..fields.len()).for_each(|column| places.entry(name(column)).or_default().push(column));
+        let find = |wanted: &str| match places.get(wanted).map_or(&[][..], Vec::as_slice) {
+            [first, second, ..] => Err(Problem::format(format!(
+                "columns {first} and {second} (counted from 0) are both called `{}`; give them different names, or name one \
                      by its number",
-                    short(wanted)
-                ))),
-                (found, _) => Ok(found),
-            }
+                short(wanted)
+            ))),
+            found => Ok(found.first().copied()),
         };
         let find_given = |wanted: &String, option: &str| {
             let number = || wanted.parse().ok().filter(|&column| column < fields.len());
@@ -153,7 +154,8 @@ impl ColumnSelection {
         }
         let mut left_out = Vec::new();
         if let Some(wanted) = wanted.filter(|_| named) {
-            let found = wanted.iter().map(|name| Ok(find(name)?.filter(|column| columns.contains(column))));
+            let present: HashSet<usize> = columns.iter().copied().collect();
+            let found = wanted.iter().map(|name| Ok(find(name)?.filter(|column| present.contains(column))));
             let found = found.collect::<Result<Vec<_>, Problem>>()?;
             let missing: Vec<&String> =
                 wanted.iter().zip(&found).filter(|(_, f)| f.is_none()).map(|(n, _)| n).collect();
@@ -165,7 +167,8 @@ impl ColumnSelection {
                 )));
             }
             let found: Vec<usize> = found.into_iter().flatten().collect();
-            left_out = columns.iter().filter(|column| !found.contains(column)).map(|&column| name(column)).collect();
+            let kept: HashSet<usize> = found.iter().copied().collect();
+            left_out = columns.iter().filter(|column| !kept.contains(column)).map(|&column| name(column)).collect();
             columns = found;
         }
         let dtype = dtype_of(fields, &columns)?;

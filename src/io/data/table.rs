@@ -10,6 +10,7 @@ use super::files::expand;
 use super::part::{Content, Cursor, Part};
 use crate::io::{Error, Problem, Result};
 use gmm_host::{Interrupt, memory};
+use ndarray::{Array1, Axis};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +71,22 @@ impl Table {
             |text: &String| [Decimal::Point, Decimal::Comma].iter().find_map(|decimal| decimal.number(text.as_bytes()));
         let na_values = selection.na_values.iter().filter_map(number).collect();
         Ok(Self { parts, dtype, na_values })
+    }
+
+    /// Opens a file with one number for each sample, for [`read_vector`](Self::read_vector). Errors: as
+    /// [`open`](Self::open).
+    pub fn open_vector(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open(&[path], &ColumnSelection { is_vector: true, ..ColumnSelection::default() })
+    }
+
+    /// Reads the numbers of a single column. Errors: as [`read`](Self::read); also if there are more columns.
+    pub fn read_vector(&self) -> Result<Array1<f64>> {
+        let values = self.read()?.data.into_f64();
+        if values.ncols() != 1 {
+            let what = format!("the array has shape {:?}; expected (samples,)", values.shape());
+            return Err(Problem::format(what).at(&self.first().path));
+        }
+        Ok(values.index_axis_move(Axis(1), 0))
     }
 
     /// Returns the distinct names of the features; `None` if the files have none.
@@ -163,7 +180,7 @@ impl Table {
             let part_rows = vec![data.dim().0];
             return Ok(Some(Contents { data: data.with_missing(&self.na_values), ids: None, part_rows }));
         }
-        let mut block = Block::new(self.dtype);
+        let mut block = Block::new(self.dtype, &self.na_values);
         let most: u64 = self.parts.iter().map(Part::plausible_numbers).sum();
         let first = |problem: Problem| problem.at(&self.first().path);
         block.reserve(numbers.unwrap_or(0).min(usize::try_from(most).unwrap_or(usize::MAX))).map_err(first)?;
@@ -192,7 +209,7 @@ impl Table {
             }
         }
         let (data, ids) = block.finish(d);
-        Ok(Some(Contents { data: data.with_missing(&self.na_values), ids, part_rows }))
+        Ok(Some(Contents { data, ids, part_rows }))
     }
 
     /// Returns the table as rows to be read in parts. Text is read once to count its rows; `progress` is called with
@@ -279,10 +296,11 @@ impl DataFile {
             return Ok(data.with_missing(&self.table.na_values));
         }
         let block = self.block(&self.features, rows, |projection| Projection { id: None, ..projection.clone() })?;
-        Ok(block.finish(self.table.n_features()).0.with_missing(&self.table.na_values))
+        Ok(block.finish(self.table.n_features()).0)
     }
 
-    /// Reads the column that identifies the rows; `None` if none was named. Errors and panics: as [`rows`](Self::rows).
+    /// Reads the column that identifies the rows; `None` if none was named. Unless all files have integers, all become
+    /// texts. Errors and panics: as [`rows`](Self::rows).
     pub fn ids(&self, rows: Range<usize>) -> Result<Option<Ids>> {
         self.check(&rows);
         if self.table.first().projection.id.is_none() {
@@ -290,7 +308,9 @@ impl DataFile {
         }
         let block =
             self.block(&self.ids, rows, |projection| Projection { columns: Vec::new(), ..projection.clone() })?;
-        Ok(block.finish(0).1)
+        let ids = block.finish(0).1;
+        let are_integers = self.table.parts.iter().all(Part::has_integer_ids);
+        Ok(ids.map(|ids| if are_integers { ids } else { Ids::Texts(ids.into_texts()) }))
     }
 
     /// Returns the file of a row, and the row's number in it.
@@ -321,7 +341,7 @@ impl DataFile {
         project: impl Fn(&Projection) -> Projection,
     ) -> Result<Block> {
         let mut place = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut block = Block::new(self.table.dtype);
+        let mut block = Block::new(self.table.dtype, &self.table.na_values);
         let mut next = rows.start;
         while next < rows.end {
             let number = self.part_of(next);

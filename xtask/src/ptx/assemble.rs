@@ -10,6 +10,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, bail};
 use gmm_ptx::{Entry, WARPGROUP_TARGET};
 use regex::Regex;
+use tempfile::NamedTempFile;
 
 /// The GPUs for which the PTX is assembled: the oldest supported one, and the one whose speed is measured.
 const ARCHITECTURES: &[&str] = &["sm_80", "sm_90"];
@@ -130,11 +131,13 @@ pub fn find(tool: &str, variable: &str, root: &Path) -> Result<PathBuf> {
     })
 }
 
-fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) -> Result<Result<Properties, String>> {
+/// Assembles a text. Returns a file with the machine code and the answer of `ptxas`, or only the answer if it refuses.
+pub fn run_ptxas(ptxas: &Path, options: &[&str], text: &str) -> Result<Result<(NamedTempFile, String), String>> {
     let cannot = || format!("cannot run {}", ptxas.display());
-    let code = tempfile::NamedTempFile::new()?;
+    let code = NamedTempFile::new()?;
     let mut child = Command::new(ptxas)
-        .args(["--verbose", "--gpu-name", architecture, "-", "--output-file"])
+        .args(options)
+        .args(["-", "--output-file"])
         .arg(code.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -143,12 +146,17 @@ fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) ->
         .with_context(cannot)?;
     // It reads all of its input before it answers, so the pipes cannot block each other; if it ends early, its answer
     // says why.
-    let _ = child.stdin.take().with_context(cannot)?.write_all(entry.text.as_bytes());
+    let _ = child.stdin.take().with_context(cannot)?.write_all(text.as_bytes());
     let output = child.wait_with_output().with_context(cannot)?;
-    let answer = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Ok(Err(answer.trim().replace('\n', "; ")));
-    }
+    let answer = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(if output.status.success() { Ok((code, answer)) } else { Err(answer) })
+}
+
+fn assemble(ptxas: &Path, nvdisasm: &Path, entry: &Entry, architecture: &str) -> Result<Result<Properties, String>> {
+    let (code, answer) = match run_ptxas(ptxas, &["--verbose", "--gpu-name", architecture], &entry.text)? {
+        Ok(assembled) => assembled,
+        Err(answer) => return Ok(Err(answer.trim().replace('\n', "; "))),
+    };
     let disassembly = Command::new(nvdisasm).arg("--print-code").arg(code.path()).output();
     let disassembly = disassembly.with_context(|| format!("cannot run {}", nvdisasm.display()))?;
     if !disassembly.status.success() {

@@ -1,14 +1,14 @@
 //! The kernels as machine code for common GPUs: `gmm-machine-code/cards`, assembled from the
 //! committed PTX for a release.
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use gmm_ptx::machine_code::{Archive, Cubin, pack};
 use gmm_ptx::{Entry, WARPGROUP_TARGET};
 
+use super::assemble::{find, run_ptxas};
 use super::compare::committed;
 
 /// The GPUs that have machine code. Later ones of the same major version run it too: `sm_80` runs on 8.6 and 8.9,
@@ -86,23 +86,13 @@ fn of_warpgroups(text: &str) -> bool {
 }
 
 fn assemble(ptxas: &Path, card: &str, registers: Option<u32>, text: &str) -> Result<Vec<u8>> {
-    let cannot = || format!("cannot run {}", ptxas.display());
-    let code = tempfile::NamedTempFile::new()?;
-    let mut command = Command::new(ptxas);
-    command.args(["--gpu-name", if of_warpgroups(text) { WARPGROUP_TARGET } else { card }]);
-    if let Some(registers) = registers {
-        command.args(["--maxrregcount", &registers.to_string()]);
+    let limit = registers.map(|registers| registers.to_string());
+    let mut options = vec!["--gpu-name", if of_warpgroups(text) { WARPGROUP_TARGET } else { card }];
+    options.extend(limit.iter().flat_map(|limit| ["--maxrregcount", limit]));
+    match run_ptxas(ptxas, &options, text)? {
+        Ok((code, _)) => Ok(fs::read(code.path())?),
+        Err(answer) => bail!("ptxas refuses a kernel for {card}: {}", answer.trim()),
     }
-    command.args(["-", "--output-file"]).arg(code.path());
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(cannot)?;
-    // It reads all of its input before it answers; if it ends early, its answer says why.
-    let _ = child.stdin.take().with_context(cannot)?.write_all(text.as_bytes());
-    let output = child.wait_with_output().with_context(cannot)?;
-    if !output.status.success() {
-        bail!("ptxas refuses a kernel for {card}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(fs::read(code.path())?)
 }
 
 /// The line of `ptxas --version` that names the release.
@@ -116,7 +106,7 @@ fn version(ptxas: &Path) -> Result<String> {
 
 /// Assembles the kernels that the archives lack, one at a time, and writes the archives that change.
 pub fn write(root: &Path) -> Result<()> {
-    let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
+    let ptxas = find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
     let entries = committed(root)?;
     for card in CARDS {
@@ -150,7 +140,7 @@ pub fn write(root: &Path) -> Result<()> {
 
 /// Fails unless a few kernels can be assembled for every card, and come out of an archive.
 pub fn check(root: &Path, entries: &[Entry]) -> Result<()> {
-    let ptxas = super::assemble::find("ptxas", "GMM_PTXAS", root)?;
+    let ptxas = find("ptxas", "GMM_PTXAS", root)?;
     let version = version(&ptxas)?;
     for card in CARDS {
         let mut cubins = Vec::new();

@@ -11,8 +11,8 @@ use super::header::{self, FirstLine};
 use super::stream::{self, Stream};
 use crate::io::Problem;
 use beginning::{
-    Beginning, about_header, check_first_rows, check_last_rows, check_second_header, count_columns, end_empty,
-    find_characters, has_header, has_no_choice, kinds, named_by, undivided,
+    Beginning, about_header, check_decimals, check_first_rows, check_last_rows, check_second_header, count_columns,
+    end_empty, find_characters, has_header, has_no_choice, kinds, named_by, undivided,
 };
 use csv::ByteRecord;
 use dialect::Layout;
@@ -81,16 +81,19 @@ impl Csv {
                 .filter(|names| header::first_line(std::slice::from_ref(names), &spelling) == FirstLine::Names),
             None => None,
         };
+        let line = |row: &ByteRecord| {
+            let byte = row.position().map_or(0, csv::Position::byte);
+            line_at(stream.head.iter().copied(), (skip as u64) + byte)
+        };
+        if separator == b',' && selection.decimal.is_none() && names.as_ref().is_some_and(|names| names.len() == 1) {
+            check_decimals(&rows, head, line)?;
+        }
         let ends_empty = |width| end_empty(head, whole, separator, header, width);
         let (columns, trailing) = count_columns(&mut names, &rows, header, ends_empty)?;
         let has_index = columns > 1
             && names.as_ref().is_some_and(|names| {
                 names.iter().take(columns).enumerate().all(|(column, name)| name.is_empty() == (column == 0))
             });
-        let line = |row: &ByteRecord| {
-            let byte = row.position().map_or(0, csv::Position::byte);
-            line_at(stream.head.iter().copied(), (skip as u64) + byte)
-        };
         if !trailing {
             let above = names.as_ref().filter(|_| header);
             let table =
@@ -102,11 +105,10 @@ impl Csv {
         }
         let (kinds, have_missing) = kinds(&rows, columns, &spelling, line);
         check_second_header(&rows, &kinds, &spelling, line)?;
+        let skipped_lines = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count() as u64;
         let undivided = match &kinds[..] {
-            [Kind::Other(what)] => {
-                let above = stream.head[..skip].iter().filter(|&&byte| byte == b'\n').count();
-                undivided(head, whole, above).map(|advice| format!("all of it is one column of {what}; {advice}"))
-            }
+            [Kind::Other(what)] => undivided(head, whole, skipped_lines as usize)
+                .map(|advice| format!("all of it is one column of {what}; {advice}")),
             _ => None,
         };
         let mut remarks = Vec::new();
@@ -123,7 +125,7 @@ impl Csv {
                     .into(),
             );
         }
-        let layout = Layout { separator, spelling, skip: skip as u64, header, trailing };
+        let layout = Layout { separator, spelling, skip: skip as u64, skipped_lines, header, trailing };
         let name = |(column, field): (usize, &[u8])| match text(field) {
             name if name.is_empty() => format!("column {column}"),
             name => name,
@@ -168,7 +170,6 @@ impl Csv {
         let (mut content, stamp) = stream.into_reader();
         std::io::copy(&mut content.by_ref().take(self.layout.skip), &mut std::io::sink()).map_err(stream::problem)?;
         Ok(CsvRows {
-            path: self.path.clone(),
             reader: reader(content, self.layout.separator, self.max_row),
             record: ByteRecord::new(),
             layout: self.layout.clone(),
@@ -201,7 +202,7 @@ mod tests {
             )?;
             let fields = csv.fields();
             let projection = ColumnSelection::default().resolve(&fields)?;
-            csv.rows(&projection)?.read(usize::MAX, &mut Block::new(Dtype::F64))
+            csv.rows(&projection)?.read(usize::MAX, &mut Block::new(Dtype::F64, &[]))
         };
         read().map_err(|problem: Problem| problem.to_string())
     }

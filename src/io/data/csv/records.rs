@@ -20,7 +20,15 @@ pub(super) fn reader<R: Read>(content: R, separator: u8, max_row: u64) -> Reader
         .has_headers(false)
         .flexible(true)
         .trim(Trim::All)
-        .from_reader(RowLimit { content, left: max_row, max_row, tabs_are_spaces: separator == b' ' })
+        .from_reader(RowLimit {
+            content,
+            left: max_row,
+            max_row,
+            tabs_are_spaces: separator == b' ',
+            recent: Vec::new(),
+            start: 0,
+            row: 0,
+        })
 }
 
 pub(super) fn too_long(max_row: u64) -> String {
@@ -34,6 +42,19 @@ pub(super) struct RowLimit<R> {
     max_row: u64,
     /// Whether a tab separates like a space.
     tabs_are_spaces: bool,
+    /// The bytes from `start` on that were read last, among them those of the row, which begins at `row`.
+    recent: Vec<u8>,
+    start: u64,
+    row: u64,
+}
+
+impl<R> RowLimit<R> {
+    /// Returns the number of line feeds at the beginning of the row, where it has the end of the line before and empty
+    /// lines.
+    pub fn line_feeds_before_row(&self) -> u64 {
+        let row = self.recent.iter().skip((self.row - self.start) as usize);
+        row.take_while(|byte| b"\r\n".contains(byte)).filter(|byte| **byte == b'\n').count() as u64
+    }
 }
 
 impl<R: Read> Read for RowLimit<R> {
@@ -46,6 +67,9 @@ impl<R: Read> Read for RowLimit<R> {
             Some(left) => left,
             None => return Err(std::io::Error::other(TooLong(too_long(self.max_row)))),
         };
+        self.recent.drain(..(self.row - self.start) as usize);
+        self.recent.extend_from_slice(&out[..read]);
+        self.start = self.row;
         Ok(read)
     }
 }
@@ -57,8 +81,9 @@ pub(super) fn read_record<R: Read>(
     separator: u8,
 ) -> Result<bool, Problem> {
     loop {
+        let row = reader.position().byte();
         let limit = reader.get_mut();
-        limit.left = limit.max_row;
+        (limit.left, limit.row) = (limit.max_row, row);
         let more = reader.read_byte_record(record).map_err(problem)?;
         if separator == b' ' {
             let position = record.position().cloned();

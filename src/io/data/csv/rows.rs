@@ -1,21 +1,20 @@
 //! The rows of a table of text.
+use super::super::array::Dtype;
 use super::super::block::Block;
 use super::super::columns::{Projection, option_list, option_name, short};
 use super::super::decimal::{Decimal, text};
-use super::super::stream::{Stamp, Stream};
+use super::super::stream::Stamp;
 use super::beginning::{behind_the_table, of_another_length};
 use super::dialect::Layout;
-use super::records::{FIRST_ROWS, RowLimit, excerpt, line_at, read_record};
+use super::records::{FIRST_ROWS, RowLimit, excerpt, read_record};
 use crate::io::Problem;
 use csv::{ByteRecord, Reader};
-use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::io::Read;
 
 /// The size of identifiers in bytes after which reading pauses.
 const MAX_TEXT: u64 = 64 << 20;
 
 pub(in crate::io::data) struct CsvRows {
-    pub(super) path: PathBuf,
     pub(super) reader: Reader<RowLimit<Box<dyn Read + Send>>>,
     pub(super) record: ByteRecord,
     pub(super) layout: Layout,
@@ -112,7 +111,7 @@ impl CsvRows {
         for &column in &self.projection.columns {
             let field = &self.record[column];
             let value = self.layout.spelling.value(field).ok_or_else(|| self.not_a_number(column, field));
-            block.push(value?);
+            block.push(value?, Dtype::F64);
         }
         if let Some(column) = self.projection.id {
             // `NA` and `null` may be ordinary texts here.
@@ -153,15 +152,9 @@ impl CsvRows {
         ))
     }
 
-    /// Returns the line of the current row, counted from 1, for an error: reads the file again, because the reader
-    /// counts empty lines before a row as part of it.
+    /// Returns the line of the current row, counted from 1. The reader counts empty lines before a row as part of it.
     fn line(&self) -> u64 {
-        let (byte, line) = self.record.position().map_or((0, 1), |p| (p.byte(), p.line()));
-        if !self.path.is_file() {
-            return line;
-        }
-        let content = Stream::open(&self.path).and_then(Stream::into_text).ok();
-        let content = content.map(|stream| BufReader::new(stream.into_reader().0).bytes());
-        line_at(content.into_iter().flatten().map_while(Result::ok), self.layout.skip + byte)
+        let line = self.record.position().map_or(1, csv::Position::line);
+        self.layout.skipped_lines + line + self.reader.get_ref().line_feeds_before_row()
     }
 }

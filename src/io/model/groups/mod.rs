@@ -189,7 +189,7 @@ mod tests {
 
     #[cfg(feature = "parquet")]
     #[test]
-    fn a_table_comes_back_bit_for_bit() {
+    fn a_table_of_several_batches_comes_back_bit_for_bit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("models.parquet");
         let named = ["x".to_string(), "y 2".to_string()];

@@ -10,6 +10,7 @@ use crate::io::{Ids, Problem};
 use arrow_array::builder::{Float64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::ArrowError;
 use gmm_host::{CovarianceModel, CovarianceType, Covariances, Mixture};
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -28,6 +29,8 @@ const COLUMNS: [&str; 9] = [
     "error",
 ];
 const MEAN: &str = "mean";
+/// The most numbers to write at a time. Arrow counts those of a batch's lists in 32 bits.
+const BATCH_NUMBERS: usize = if cfg!(test) { 10 } else { 1 << 22 };
 
 type Outcome<T> = Result<T, Problem>;
 
@@ -58,6 +61,22 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
         Err(_) => vec![(group, None)],
     };
     let rows: Vec<(usize, Option<usize>)> = models.fits.iter().enumerate().flat_map(of_fit).collect();
+    let d = models.models().next().map_or(0, |model| model.mixture.n_features());
+    let of_row = |model: &Model| model.mixture.covariance_model().form().shape(1, d).iter().product::<usize>() + d;
+    let at_a_time = (BATCH_NUMBERS / models.models().map(of_row).max().unwrap_or(1)).max(1);
+    let (mut writer, mut rows) = (ParquetWriter::new(file), &rows[..]);
+    loop {
+        let (batch, rest) = rows.split_at(at_a_time.min(rows.len()));
+        writer.write_batch(&self::batch(models, d, batch).map_err(io::Error::other)?)?;
+        if rest.is_empty() {
+            return writer.finish();
+        }
+        rows = rest;
+    }
+}
+
+/// Returns rows of the table, each a group and a component.
+fn batch(models: &GroupModels, d: usize, rows: &[(usize, Option<usize>)]) -> Result<RecordBatch, ArrowError> {
     let groups = models.groups.select(&rows.iter().map(|(group, _)| *group).collect::<Vec<_>>());
     let fit = |group: usize| &models.fits[group];
     let model = |group: usize| fit(group).model.as_ref().ok();
@@ -71,7 +90,7 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
             Arc::new(Float64Array::from_iter(components().map(|at| at.map(|(model, c)| model.mixture.weights()[c])))),
         ),
     ];
-    for j in 0..models.models().next().map_or(0, |model| model.mixture.n_features()) {
+    for j in 0..d {
         let means = components().map(|at| at.map(|(model, c)| model.mixture.means()[[c, j]]));
         columns.push((mean_name(models.feature_names(), j), Arc::new(Float64Array::from_iter(means))));
     }
@@ -96,10 +115,7 @@ pub(super) fn write(models: &GroupModels, file: &mut (dyn Write + Send)) -> io::
     ];
     columns.extend(rest.map(|(name, column)| (name.into(), column)));
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
-    let batch = RecordBatch::try_from_iter_with_nullable(columns).map_err(io::Error::other)?;
-    let mut writer = ParquetWriter::new(file);
-    writer.write_batch(&batch)?;
-    writer.finish()
+    RecordBatch::try_from_iter_with_nullable(columns)
 }
 
 fn covariance(mixture: &Mixture, component: usize) -> Vec<f64> {

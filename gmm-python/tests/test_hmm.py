@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -229,6 +230,17 @@ def test_files_and_the_number_of_states(tmp_path):
     for fit in (best, hmm.GMMHMM(2, 2, covariance_type="tied", random_state=0).fit(X[:, :1])):
         fit.save(tmp_path / "model.json")
         assert hmm.load(tmp_path / "model.json").score(X[:, :1]) == fit.score(X[:, :1])
+
+
+@pytest.mark.parametrize("kind", [*TYPES, "EEE", "VEV", "EII", "VVI"])
+def test_files_of_the_program(kind, tmp_path):
+    share, path = np.full(2, 0.5), os.fspath(tmp_path / "model.json")
+    covars = isotropic(gaussmix._core.covariance_form(kind), 4, 4, 0.5)
+    engine = gaussmix._core.HiddenMarkov(share, np.tile(share, (2, 1)), np.full(4, 0.25), IRIS[[0, 20, 60, 120]], covars, kind, False)
+    engine.write(path, [])
+    loaded = hmm.load(path)
+    close(loaded.score(X), engine.score(hmm._base.sequences_of(X, None, None, False)).sum(), 1e-12)
+    assert loaded.set_params(init_params="").fit(X).covars_.shape[:2] == (2, 2)
 
 
 def test_the_held_out_likelihood():

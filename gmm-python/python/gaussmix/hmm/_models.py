@@ -232,6 +232,8 @@ class GMMHMM(HMM):
     def _set(self, engine: _core.HiddenMarkov) -> None:
         super()._set(engine)
         k, m, covars = self.n_components, self.n_mix, engine.covariances
+        if _core.covariance_form(engine.model) == "tied":
+            covars = np.tile(covars, (k * m, 1, 1))
         self.weights_, self.means_ = engine.weights, engine.means.reshape(k, m, -1)
         self.covars_ = covars[::m].copy() if engine.tied_within_states else covars.reshape(k, m, *covars.shape[1:])
 
@@ -465,11 +467,14 @@ def select(
 
 def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
     """Return the model, ready to score and decode, that `save` or the program's `gmm hmm fit` wrote.
+
+    Mixtures whose components share covariances, or parts of them, come as mixtures of components with covariances of their own.
     Parameters: path : str or path-like -- The file.
     """
     engine, _, _ = _core.HiddenMarkov.read(os.fspath(path))
     (k, m), tied = engine.weights.shape, engine.tied_within_states
-    single = m == 1 and not tied
-    model = GaussianHMM(k, engine.model) if single else GMMHMM(k, m, covariance_type="tied" if tied else engine.model)
+    form = _core.covariance_form(engine.model)
+    own = "tied" if tied else "full" if form == "tied" else form
+    model = GaussianHMM(k, engine.model) if m == 1 and not tied else GMMHMM(k, m, covariance_type=own)
     model._set(engine)
     return model

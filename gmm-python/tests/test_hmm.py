@@ -124,6 +124,8 @@ def test_fits_from_data(kind):
     assert mixed.score(X) > mixed.monitor_.history[0]
     variational = hmm.BayesianGaussianHMM(3, kind, random_state=0).fit(X)
     assert np.all(np.diff(variational.monitor_.history) > -1e-6)
+    # One number is the length of the only sequence; clusters of fewer rows than features.
+    hmm.BayesianGaussianHMM(3, kind, random_state=0).fit(np.concatenate([X[:20], [[99, 0, 0, 0], [0, 99, 0, 0]]]), 22)
 
 
 def test_a_model_of_mclust():
@@ -217,6 +219,16 @@ def test_bad_input():
         hmm.GaussianHMM(2, device="reference").fit(X)
     with pytest.raises(ValueError):
         model("full").covars_ = np.zeros((3, 4, 4))
+    with pytest.raises(ValueError, match="n_components is 0"):
+        hmm.GaussianHMM(0).fit(X)
+    with pytest.raises(ValueError, match="n_mix is 0"):
+        hmm.GMMHMM(2, 0).fit(X)
+    with pytest.raises(ValueError, match="is reference: take cpu"):
+        model(device="reference").partial_fit(X)
+    likelihood, halves = hmm.Likelihood(X), np.full((2, 2), 0.5)
+    for bad in (np.full((4, 1), 0.25), np.full((2, 2), 0.4), None):
+        with pytest.raises(ValueError, match=r"weights must have the shape \(2, 2\)"):
+            likelihood(halves[0], halves, IRIS[:4].reshape(2, 2, 4), np.ones((2, 2, 4)), bad)
     impossible = model()
     impossible.transmat_, impossible.startprob_ = np.eye(3), np.array([1.0, 0, 0])
     far = X.copy()

@@ -315,6 +315,9 @@ class HMM(Watched):
         return True
 
     def _set_n_features(self, X: Array) -> None:
+        for name in ("n_components", "n_mix"):
+            if getattr(self, name, 1) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; a model has at least one")
         if getattr(self, "n_features", X.shape[1]) != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} columns, but the model has {self.n_features} features")
         self.n_features = X.shape[1]
@@ -417,7 +420,7 @@ class HMM(Watched):
         """
         if not hasattr(self, "startprob_"):
             self.fit(X, lengths, sequence_weight)
-        sequences = self._sequences(X, lengths, sequence_weight)
+        sequences = self._sequences(X, lengths, sequence_weight, self.device)
         stream = getattr(self, "_stream", None) or _core.SequenceStream(float(self.decay))
         engine, self._stream, log_prob = self._engine().learn(sequences, self.params, self._priors(), stream)
         self._set(engine)

@@ -1,8 +1,8 @@
 //! Bad input.
 use super::Numbers;
-use gmm_hmm::{Error, HiddenMarkov, Options, Sequences};
+use gmm_hmm::{Error, HiddenMarkov, Options, Priors, Sequences};
 use gmm_host::{CovarianceModel, Covariances, Mixture, Samples};
-use ndarray::{Array2, array};
+use ndarray::{Array1, Array2, array, s};
 
 fn text<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     result.unwrap_err().to_string()
@@ -81,10 +81,14 @@ fn fits() {
     assert!(
         text(Options { n_iter: 0, ..Options::default() }.fit(start.clone(), &sequences)).starts_with("n_iter is 0")
     );
-    let mut priors = gmm_hmm::Priors::none(&start);
-    priors.start = array![0.0];
-    assert!(
-        text(Options { priors: Some(priors), ..Options::default() }.fit(start, &sequences))
-            .contains("the prior of startprob")
-    );
+    let none = Priors::none(&start);
+    for (priors, part) in [
+        (Priors { start: array![0.0], ..none.clone() }, "the prior of startprob"),
+        (Priors { start: array![0.0, f64::NAN], ..none.clone() }, "the prior of startprob is NaN"),
+        (Priors { means_weight: array![0.0, -1.0], ..none.clone() }, "a weight of the prior means is -1"),
+        (Priors { scatter: Covariances::Diag(Array2::from_elem((2, 2), f64::INFINITY)), ..none }, "covariance is inf"),
+    ] {
+        let got = text(Options { priors: Some(priors), ..Options::default() }.fit(start.clone(), &sequences));
+        assert!(got.contains(part), "{got}");
+    }
 }

@@ -281,6 +281,9 @@ def test_fits_go_on_from_checkpoints(cls, tmp_path):
     assert list(went_on.monitor_.history) == list(whole.monitor_.history)
     np.testing.assert_array_equal(went_on.means_, whole.means_)
     np.testing.assert_array_equal(went_on.covars_, whole.covars_)
+    # A longer fit is not cut.
+    shorter = cls(2, n_iter=3, tol=-np.inf).fit(X, checkpoint=path)
+    assert list(shorter.monitor_.history) == list(whole.monitor_.history)
     with pytest.raises(ValueError, match="give the data of the checkpoint"):
         cls(2, n_iter=20).fit(X + 1, checkpoint=path)
     with pytest.raises(ValueError, match=r"\(3, 1, 4\)"):

@@ -353,12 +353,13 @@ class HMM(Watched):
         self._stream = None
         self.monitor_._reset()
         known = history[-1] if history else None
-        for value in history[:-1][: self.n_iter - 1]:
+        for value in history[:-1]:
             self.monitor_.report(value)
         task = self._told(X, None, None if lengths is None else {"lengths": lengths}, self._with)
         saved, last = time.monotonic(), None
         try:
-            for _ in range(self.n_iter - self.monitor_.iter):
+            # The result of a longer fit stays.
+            for _ in range(max(self.n_iter, len(history)) - self.monitor_.iter):
                 engine = None if checkpoint is None else self._engine()
                 log_prob = self._step(sequences)
                 if known is not None and not np.isclose(known, log_prob, rtol=1e-9):

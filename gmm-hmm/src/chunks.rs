@@ -152,7 +152,8 @@ impl Room {
         let (mut entry, mut exit) = (vec![[0.0; L]; k], vec![[0.0; L]; k]);
         for (l, piece) in pieces.iter().enumerate() {
             weights[l] = piece.weight;
-            if self.in_logs.iter().any(|(lane, ..)| *lane == l) {
+            // A sequence without weight may be impossible; the ends of its chunks are then no probabilities.
+            if piece.weight == 0.0 || self.in_logs.iter().any(|(lane, ..)| *lane == l) {
                 continue;
             }
             lengths[l] = piece.rows.len();
@@ -170,7 +171,8 @@ impl Room {
             #[inline(always)]
             || lattice::backward(transitions, scaled, alpha, &mut sums),
         );
-        for (l, densities, of_piece) in in_logs.iter_mut().filter(|(l, ..)| logs[*l] > f64::NEG_INFINITY) {
+        let possible = |l: usize| logs[l] > f64::NEG_INFINITY && pieces[l].weight > 0.0;
+        for (l, densities, of_piece) in in_logs.iter_mut().filter(|(l, ..)| possible(*l)) {
             let piece = &pieces[*l];
             let (mut beta, mut of_pairs) = (vec![0.0; stride], vec![0.0; k * stride]);
             beta[..k].copy_from_slice(piece.ends.exit);

@@ -59,6 +59,8 @@ pub(crate) struct Room {
     alpha: Vec<Lanes>,
     /// Σ p(i, j | rows) / aᵢⱼ, in parts (K, K).
     pairs: Vec<[f64; PARTS]>,
+    /// Σ p(i, j | rows) of the pieces in logarithms, whose aᵢⱼ may be too small to divide by (K, K).
+    counts: Vec<f64>,
     /// The places of pieces whose scaled probabilities underflow, with their log densities and log p(state | rows so
     /// far) (rows, stride).
     in_logs: Vec<(usize, Vec<f64>, Vec<f64>)>,
@@ -152,7 +154,8 @@ impl Room {
         let (mut entry, mut exit) = (vec![[0.0; L]; k], vec![[0.0; L]; k]);
         for (l, piece) in pieces.iter().enumerate() {
             weights[l] = piece.weight;
-            if self.in_logs.iter().any(|(lane, ..)| *lane == l) {
+            // A sequence without weight may be impossible; the ends of its chunks are then no probabilities.
+            if piece.weight == 0.0 || self.in_logs.iter().any(|(lane, ..)| *lane == l) {
                 continue;
             }
             lengths[l] = piece.rows.len();
@@ -164,19 +167,22 @@ impl Room {
         }
         self.pairs.clear();
         self.pairs.resize(k * k, [0.0; PARTS]);
-        let Self { scaled, alpha, pairs, in_logs, .. } = self;
+        self.counts.clear();
+        self.counts.resize(k * k, 0.0);
+        let Self { scaled, alpha, pairs, counts, in_logs, .. } = self;
         let mut sums = Backward { lengths, weights, entry: &entry, exit: &exit, pairs };
         vectorised(
             #[inline(always)]
             || lattice::backward(transitions, scaled, alpha, &mut sums),
         );
-        for (l, densities, of_piece) in in_logs.iter_mut().filter(|(l, ..)| logs[*l] > f64::NEG_INFINITY) {
+        let possible = |l: usize| logs[l] > f64::NEG_INFINITY && pieces[l].weight > 0.0;
+        for (l, densities, of_piece) in in_logs.iter_mut().filter(|(l, ..)| possible(*l)) {
             let piece = &pieces[*l];
             let (mut beta, mut of_pairs) = (vec![0.0; stride], vec![0.0; k * stride]);
             beta[..k].copy_from_slice(piece.ends.exit);
             logs::backward(transitions, &mut beta, densities, of_piece, piece.ends.entry, &mut of_pairs);
-            for (pairs, of_pairs) in pairs.chunks_exact_mut(k).zip(of_pairs.chunks_exact(stride)) {
-                pairs.iter_mut().zip(of_pairs).for_each(|(pairs, v)| pairs[*l] += piece.weight * v);
+            for (counts, of_pairs) in counts.chunks_exact_mut(k).zip(of_pairs.chunks_exact(stride)) {
+                counts.iter_mut().zip(of_pairs).for_each(|(count, v)| *count += piece.weight * v);
             }
             for (t, gamma) in of_piece.chunks_exact(stride).enumerate() {
                 let tile = &mut alpha[t * L / LANES * k..][..k];
@@ -190,9 +196,9 @@ impl Room {
         self.alpha[t * L / LANES * k..][..k].iter().map(move |tile| tile[t * L % LANES + l])
     }
 
-    /// Returns Σ p(i, j | rows) / aᵢⱼ in parts (K, K), after `backward`.
-    pub fn pairs(&self) -> &[[f64; PARTS]] {
-        &self.pairs
+    /// Returns Σ p(i, j | rows) / aᵢⱼ in parts (K, K) and, of other pieces, Σ p(i, j | rows) (K, K), after `backward`.
+    pub fn pairs(&self) -> (&[[f64; PARTS]], &[f64]) {
+        (&self.pairs, &self.counts)
     }
 
     /// Returns the rows of the tiles, and p(component | all rows) (tiles, K·M), after `backward`.

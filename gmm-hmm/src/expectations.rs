@@ -74,6 +74,8 @@ struct Sums<'a> {
     start: Vec<f64>,
     /// Without the factors aᵢⱼ (K, K).
     pairs: Vec<f64>,
+    /// With them, of other pieces (K, K).
+    counts: Vec<f64>,
     moments: Moments<'a>,
 }
 
@@ -296,7 +298,9 @@ impl<'p> Pass<'p, '_> {
             }
             sums.weight += piece.weight * piece.rows.len() as f64;
         }
-        sums.pairs.iter_mut().zip(room.pairs()).for_each(|(pairs, v)| *pairs += sum(v));
+        let (pairs, counts) = room.pairs();
+        sums.pairs.iter_mut().zip(pairs).for_each(|(sums, v)| *sums += sum(v));
+        sums.counts.iter_mut().zip(counts).for_each(|(sum, v)| *sum += v);
         let (rows, r) = room.responsibilities(self.chain);
         sums.moments.add(self.chain.emissions.mixture, samples, rows, r)
     }
@@ -306,7 +310,8 @@ impl<'p> Pass<'p, '_> {
         let Chain { transitions, emissions, .. } = self.chain;
         let k = transitions.n_states;
         let moments = Moments::new(centres, emissions.mixture.covariance_type());
-        Some(Sums { log_likelihood: 0.0, weight: 0.0, start: vec![0.0; k], pairs: vec![0.0; k * k], moments })
+        let (start, pairs, counts) = (vec![0.0; k], vec![0.0; k * k], vec![0.0; k * k]);
+        Some(Sums { log_likelihood: 0.0, weight: 0.0, start, pairs, counts, moments })
     }
 
     /// An impossible sequence has no expectations.
@@ -328,7 +333,7 @@ impl<'p> Pass<'p, '_> {
         total.log_likelihood = scores.iter().enumerate().map(weighted).sum();
         let pair = |(i, j)| match transitions.forward[i * stride + j] {
             0.0 => 0.0,
-            probability => probability * total.pairs[i * k + j],
+            probability => probability * total.pairs[i * k + j] + total.counts[i * k + j],
         };
         let pairs = Array2::from_shape_fn((k, k), pair);
         (total.moments.into_sums(total.weight, total.log_likelihood), total.start.into(), pairs)
@@ -340,6 +345,7 @@ impl Sums<'_> {
         self.weight += other.weight;
         self.start.iter_mut().zip(&other.start).for_each(|(sum, v)| *sum += v);
         self.pairs.iter_mut().zip(&other.pairs).for_each(|(sum, v)| *sum += v);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, v)| *sum += v);
         self.moments.merge(&other.moments);
     }
 }

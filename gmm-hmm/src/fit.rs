@@ -77,7 +77,7 @@ impl Options {
 
     /// As [`fit`](Self::fit), and calls `watch` in each iteration with its model and the history up to that model's
     /// log-likelihood. With both, `start` and `history`, an interrupted fit goes on to the result of an uninterrupted
-    /// one.
+    /// one, and a longer fit than this one ends as it did.
     ///
     /// # Errors
     /// As [`fit`](Self::fit); [`Error::Parameter`] if the start has another log-likelihood than the last of `history`.
@@ -98,10 +98,11 @@ impl Options {
         if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
             return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
         }
+        // The result of a longer fit stays.
+        let n_iter = self.n_iter.max(history.len());
         let mut known = history.pop();
-        history.truncate(self.n_iter - 1);
         let mut fitted = Fitted { model: start, history, converged: false };
-        while fitted.history.len() < self.n_iter && !fitted.converged {
+        while fitted.history.len() < n_iter && !fitted.converged {
             let (model, log_likelihood) = self.step(&fitted.model, sequences)?;
             // The same computation, perhaps on another machine.
             if let Some(known) = known.take().filter(|known| (known - log_likelihood).abs() > 1e-9 * known.abs()) {

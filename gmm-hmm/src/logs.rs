@@ -72,7 +72,7 @@ pub(crate) fn forward(transitions: &Transitions, first: &[f64], logs: &[f64], al
 
 /// As [`lattice::backward`](super::lattice::backward), with the logarithms of [`forward`] in `alpha`,
 /// logarithms in `beta` (stride,) and in `entry` (K,), log p(state | rows so far) of the row before the first, if there
-/// is one. Writes p(state | all rows), not its logarithm, and Σ over pairs of rows of p(i, j | rows) / aᵢⱼ (K, stride).
+/// is one. Writes p(state | all rows), not its logarithm, and adds up p(i, j | rows) over pairs of rows (K, stride).
 pub(crate) fn backward(
     transitions: &Transitions,
     beta: &mut [f64],
@@ -83,7 +83,6 @@ pub(crate) fn backward(
 ) {
     let (k, stride) = (transitions.n_states, transitions.stride);
     let mut weighted = vec![0.0; k];
-    let mut of_chunk = vec![0.0; k * stride];
     for (t, log) in logs.chunks_exact(stride).enumerate().rev() {
         let (before, rows) = alpha.split_at_mut(t * stride);
         let row = &mut rows[..stride];
@@ -98,17 +97,12 @@ pub(crate) fn backward(
         };
         if let Some(before) = before {
             let norm = log_sum(before[..k].iter().zip(&*beta).map(|(v, beta)| v + beta));
-            let rows = of_chunk.chunks_exact_mut(stride).zip(transitions.logs.chunks_exact(stride));
-            for (before, (of_chunk, of_pair)) in before[..k].iter().zip(rows) {
-                for ((of_chunk, of_pair), v) in of_chunk.iter_mut().zip(of_pair).zip(&weighted) {
-                    *of_chunk += exp((before - norm + v + of_pair).min(0.0));
+            let rows = pairs.chunks_exact_mut(stride).zip(transitions.logs.chunks_exact(stride));
+            for (before, (pairs, of_pair)) in before[..k].iter().zip(rows) {
+                for ((pairs, of_pair), v) in pairs.iter_mut().zip(of_pair).zip(&weighted) {
+                    *pairs += exp((before - norm + v + of_pair).min(0.0));
                 }
             }
-        }
-    }
-    for ((pairs, of_chunk), probability) in pairs.iter_mut().zip(&of_chunk).zip(&transitions.forward) {
-        if *probability > 0.0 {
-            *pairs = (of_chunk / probability).min(f64::MAX);
         }
     }
 }

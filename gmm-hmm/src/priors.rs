@@ -3,7 +3,7 @@ use crate::error::{Error, Result};
 use crate::expectations::Expectations;
 use crate::model::HiddenMarkov;
 use gmm_host::{CentredSums, CovarianceType, Covariances, Freeze, Mixture, Statistics};
-use ndarray::{Array1, Array2, ArrayView1, Axis};
+use ndarray::{Array1, Array2, ArrayView1, ArrayViewD, Axis};
 
 /// The parameters that a fit leaves unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,24 +58,33 @@ impl Priors {
         }
     }
 
-    /// Checks the shapes.
+    /// Checks shapes and values.
     fn check(&self, model: &HiddenMarkov) -> Result<()> {
         let (k, m, d) = (model.n_states(), model.n_mix(), model.n_features());
-        let shapes: [(&'static str, &[usize], &[usize]); 6] = [
-            ("the prior of startprob", &[k], self.start.shape()),
-            ("the prior of transmat", &[k, k], self.transitions.shape()),
-            ("the prior of the weights", &[k, m], self.weights.shape()),
-            ("the prior means", &[k * m, d], self.means.shape()),
-            ("the weights of the prior means", &[k * m], self.means_weight.shape()),
-            ("the divisors of the prior covariances", &[k * m], self.divisor.shape()),
+        let any = f64::NEG_INFINITY;
+        let arrays: [(&'static str, &[usize], ArrayViewD<'_, f64>, f64); 6] = [
+            ("the prior of startprob", &[k], self.start.view().into_dyn(), any),
+            ("the prior of transmat", &[k, k], self.transitions.view().into_dyn(), any),
+            ("the prior of the weights", &[k, m], self.weights.view().into_dyn(), any),
+            ("the prior means", &[k * m, d], self.means.view().into_dyn(), any),
+            ("a weight of the prior means", &[k * m], self.means_weight.view().into_dyn(), 0.0),
+            ("a divisor of the prior covariances", &[k * m], self.divisor.view().into_dyn(), any),
         ];
-        for (what, expected, got) in shapes {
-            if expected != got {
-                return Err(Error::Shape { what, expected: expected.to_vec(), got: got.to_vec() });
+        let check = |what: &'static str, value: f64, least| match value.is_finite() && value >= least {
+            true => Ok(()),
+            false => {
+                let remedy = "numbers of a prior must be finite, and weights of means not negative";
+                Err(Error::Parameter { what, value: value.to_string(), remedy })
             }
+        };
+        for (what, expected, got, least) in arrays {
+            if expected != got.shape() {
+                return Err(Error::Shape { what, expected: expected.to_vec(), got: got.shape().to_vec() });
+            }
+            got.iter().try_for_each(|v| check(what, *v, least))?;
         }
         self.scatter.check_type("the prior covariances", model.emissions().covariance_type(), k * m, d)?;
-        Ok(())
+        self.scatter.iter().try_for_each(|v| check("a prior covariance", v, any))
     }
 }
 

@@ -59,7 +59,14 @@ impl DataSummary {
             sums
         };
         let mean = weighted_mean(&|_, v| v);
-        let std = weighted_mean(&|j, v| (v - mean[j]).powi(2)).into_iter().map(f64::sqrt).collect();
+        let variances = weighted_mean(&|j, v| (v - mean[j]).powi(2));
+        // The mean of equal values may be rounded.
+        let is_constant = |j: usize| {
+            let column = x.column(j).into_iter().map(|&v| to_f64(v)).enumerate();
+            let mut seen = column.filter(|(i, v)| weight(*i) > 0.0 && !v.is_nan()).map(|(_, v)| v);
+            seen.next().is_none_or(|first| seen.all(|v| v == first))
+        };
+        let std = variances.iter().enumerate().map(|(j, v)| if is_constant(j) { 0.0 } else { v.sqrt() }).collect();
         Self { n_samples: n, n_features: d, total_weight, mean, std, hash }
     }
 

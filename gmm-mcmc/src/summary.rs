@@ -97,10 +97,11 @@ impl Summary {
             ));
         }
         let wanted = 100.0 * self.chains as f64;
-        if self.sampler != "ensemble" && self.min_ess() < wanted {
+        let least = self.min_ess();
+        // Not a number after a few draws.
+        if self.sampler != "ensemble" && (least.is_nan() || least < wanted) {
             warnings.push(format!(
-                "the effective sample size is down to {:.0}; {wanted} (100 a chain) makes quantiles reliable: draw more",
-                self.min_ess()
+                "the effective sample size is down to {least:.0}; {wanted} (100 a chain) makes quantiles reliable: draw more"
             ));
         }
         warnings
@@ -147,6 +148,7 @@ fn row(chains: &[Vec<f64>], name: String) -> Row {
     }
 }
 
+/// The precision is the number of rows that are shown: `{:.40}` shows the first 40.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name_width = self.rows.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
@@ -155,7 +157,7 @@ impl fmt::Display for Summary {
             write!(f, " {title:>10}")?;
         }
         writeln!(f, " {:>9} {:>9} {:>6}", "ess_bulk", "ess_tail", "r_hat")?;
-        for r in &self.rows {
+        for r in self.rows.iter().take(f.precision().unwrap_or(usize::MAX)) {
             write!(f, "{:<name_width$}", r.name)?;
             for v in [r.mean, r.mcse, r.std, r.q5, r.median, r.q95] {
                 write!(f, " {:>10}", short(v))?;
@@ -182,5 +184,21 @@ fn short(v: f64) -> String {
     } else {
         let digits = 4usize.saturating_sub(magnitude.max(1.0).log10() as usize);
         format!("{v:.digits$}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_count_all_rows_and_few_draws() {
+        let few = row(&[vec![0.0, 1.0], vec![1.0, 0.0]], "lp__".into());
+        let (sampler, rows) = ("nuts".into(), vec![few.clone()]);
+        let mut summary = Summary { sampler, chains: 2, draws: 2, acceptance: 1.0, divergences: 0, rows };
+        assert!(few.r_hat.is_nan() && summary.warnings()[0].starts_with("the effective sample size"), "{summary}");
+        summary.rows.push(Row { name: "means.1.1".into(), r_hat: 2.0, ..few });
+        let shown = format!("{summary:.1}");
+        assert!(shown.contains("R-hat is up to 2.000") && !shown.contains("means"), "{shown}");
     }
 }

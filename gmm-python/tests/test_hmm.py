@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -20,10 +21,8 @@ from gaussmix import hmm
 
 IRIS = load_iris().data
 X = IRIS[7 * np.arange(150) % 150]
-ROOT = Path(__file__).parents[2]
-#: hmmlearn 0.3.3's values; gmm-hmm/tests/library/golden.rs has their starts.
-GOLDEN = ROOT / "gmm-hmm" / "tests" / "library" / "golden.json"
-CASES = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else []
+#: hmmlearn 0.3.3's histories and scores after ten iterations (eight of variational inference).
+CASES = json.loads(Path(__file__).with_name("hmm.json").read_text())
 TYPES = ("spherical", "diag", "full", "tied")
 
 
@@ -70,6 +69,7 @@ def test_golden_values_of_mixtures(case):
     close(fit.monitor_.history, case["history"])
     close(fit.score(X), case["score"])
     close(fit.weights_, case["weights"])
+    close(fit.transmat_, case["transmat"])
     assert fit.covars_.shape == shapes[case["cov"]]
 
 
@@ -125,6 +125,8 @@ def test_fits_from_data(kind):
     assert mixed.score(X) > mixed.monitor_.history[0]
     variational = hmm.BayesianGaussianHMM(3, kind, random_state=0).fit(X)
     assert np.all(np.diff(variational.monitor_.history) > -1e-6)
+    # One number is the length of the only sequence; clusters of fewer rows than features.
+    hmm.BayesianGaussianHMM(3, kind, random_state=0).fit(np.concatenate([X[:20], [[99, 0, 0, 0], [0, 99, 0, 0]]]), 22)
 
 
 def test_a_model_of_mclust():
@@ -221,6 +223,16 @@ def test_bad_input():
         hmm.GaussianHMM(2, device="reference").fit(X)
     with pytest.raises(ValueError):
         model("full").covars_ = np.zeros((3, 4, 4))
+    with pytest.raises(ValueError, match="n_components is 0"):
+        hmm.GaussianHMM(0).fit(X)
+    with pytest.raises(ValueError, match="n_mix is 0"):
+        hmm.GMMHMM(2, 0).fit(X)
+    with pytest.raises(ValueError, match="is reference: take cpu"):
+        model(device="reference").partial_fit(X)
+    likelihood, halves = hmm.Likelihood(X), np.full((2, 2), 0.5)
+    for bad in (np.full((4, 1), 0.25), np.full((2, 2), 0.4), None):
+        with pytest.raises(ValueError, match=r"weights must have the shape \(2, 2\)"):
+            likelihood(halves[0], halves, IRIS[:4].reshape(2, 2, 4), np.ones((2, 2, 4)), bad)
     impossible = model()
     impossible.transmat_, impossible.startprob_ = np.eye(3), np.array([1.0, 0, 0])
     far = X.copy()
@@ -253,6 +265,17 @@ def test_fits_that_have_not_begun_end_with_an_error(monkeypatch):
     assert len(fits) <= 2
 
 
+@pytest.mark.parametrize("kind", [*TYPES, "EEE", "VEV", "EII", "VVI"])
+def test_files_of_the_program(kind, tmp_path):
+    share, path = np.full(2, 0.5), os.fspath(tmp_path / "model.json")
+    covars = isotropic(gaussmix._core.covariance_form(kind), 4, 4, 0.5)
+    engine = gaussmix._core.HiddenMarkov(share, np.tile(share, (2, 1)), np.full(4, 0.25), IRIS[[0, 20, 60, 120]], covars, kind, False)
+    engine.write(path, [])
+    loaded = hmm.load(path)
+    close(loaded.score(X), engine.score(hmm._base.sequences_of(X, None, None, False)).sum(), 1e-12)
+    assert loaded.set_params(init_params="").fit(X).covars_.shape[:2] == (2, 2)
+
+
 def test_the_held_out_likelihood():
     start = model("diag", 3)
     start.startprob_ = np.full(3, 1 / 3)
@@ -279,6 +302,9 @@ def test_fits_go_on_from_checkpoints(cls, tmp_path):
     assert list(went_on.monitor_.history) == list(whole.monitor_.history)
     np.testing.assert_array_equal(went_on.means_, whole.means_)
     np.testing.assert_array_equal(went_on.covars_, whole.covars_)
+    # A longer fit is not cut.
+    shorter = cls(2, n_iter=3, tol=-np.inf).fit(X, checkpoint=path)
+    assert list(shorter.monitor_.history) == list(whole.monitor_.history)
     with pytest.raises(ValueError, match="give the data of the checkpoint"):
         cls(2, n_iter=20).fit(X + 1, checkpoint=path)
     with pytest.raises(ValueError, match=r"\(3, 1, 4\)"):

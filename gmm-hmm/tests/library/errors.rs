@@ -1,8 +1,8 @@
 //! Bad input.
 use super::Numbers;
-use gmm_hmm::{Error, HiddenMarkov, Options, Sequences};
+use gmm_hmm::{Error, HiddenMarkov, Options, Priors, Sequences};
 use gmm_host::{CovarianceModel, Covariances, Mixture, Samples};
-use ndarray::{Array2, array};
+use ndarray::{Array1, Array2, array, s};
 
 fn text<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     result.unwrap_err().to_string()
@@ -70,6 +70,21 @@ fn impossible_sequences() {
         let weighted = sequences.with_weights(vec![1.0, 0.0]).unwrap();
         assert!(hmm.expectations(&weighted).unwrap().log_likelihood.is_finite());
     }
+    // The impossible row lies in the third chunk. The end of the chunk before is not known, that of its own is.
+    let mut x = Array2::<f64>::zeros((4002, 1));
+    x.slice_mut(s![1502..1512, ..]).fill(60.0);
+    x.slice_mut(s![1750..2350, ..]).fill(f64::NAN);
+    x[[2502, 0]] = 1e200;
+    let emissions = Mixture::new(
+        Array1::from_elem(3, 1.0 / 3.0),
+        array![[0.0], [6.0], [12.0]],
+        Covariances::Spherical(Array1::ones(3)),
+    );
+    let transmat = array![[1.0 - 1e-9, 1e-9, 0.0], [0.0, 1.0 - 1e-9, 1e-9], [1e-9, 0.0, 1.0 - 1e-9]];
+    let hmm = HiddenMarkov::new(array![1.0, 0.0, 0.0], transmat, emissions.unwrap()).unwrap();
+    let sequences = Sequences::new(Samples::with_missing(x.view()).unwrap(), &[2, 4000]).unwrap();
+    let expectations = hmm.expectations(&sequences.with_weights(vec![1.0, 0.0]).unwrap()).unwrap();
+    assert!((expectations.statistics.counts().sum() - 2.0).abs() < 1e-12);
 }
 
 #[test]
@@ -85,10 +100,14 @@ fn fits() {
     ] {
         assert!(text(options.fit(start.clone(), &sequences)).starts_with(said));
     }
-    let mut priors = gmm_hmm::Priors::none(&start);
-    priors.start = array![0.0];
-    assert!(
-        text(Options { priors: Some(priors), ..Options::default() }.fit(start, &sequences))
-            .contains("the prior of startprob")
-    );
+    let none = Priors::none(&start);
+    for (priors, part) in [
+        (Priors { start: array![0.0], ..none.clone() }, "the prior of startprob"),
+        (Priors { start: array![0.0, f64::NAN], ..none.clone() }, "the prior of startprob is NaN"),
+        (Priors { means_weight: array![0.0, -1.0], ..none.clone() }, "a weight of the prior means is -1"),
+        (Priors { scatter: Covariances::Diag(Array2::from_elem((2, 2), f64::INFINITY)), ..none }, "covariance is inf"),
+    ] {
+        let got = text(Options { priors: Some(priors), ..Options::default() }.fit(start.clone(), &sequences));
+        assert!(got.contains(part), "{got}");
+    }
 }

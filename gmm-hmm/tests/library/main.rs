@@ -1,8 +1,7 @@
-//! Tests of the library: `cargo test -p gmm-hmm --test library golden::` runs those of one file.
+//! Tests of the library: `cargo test -p gmm-hmm --test library properties::` runs those of one file.
 #![allow(missing_docs)]
 mod brute_force;
 mod errors;
-mod golden;
 mod properties;
 
 use gmm_hmm::HiddenMarkov;

@@ -240,6 +240,10 @@ fn fits_go_on_from_checkpoints() {
     let (model, history) = checkpoint.unwrap();
     assert_eq!(history, whole.history[..5]);
     assert_eq!(options.fit_watched(model.clone(), history.clone(), &sequences, |_, _| {}).unwrap(), whole);
+    // A longer fit than wanted is not cut.
+    let shorter = Options { n_iter: 3, ..options.clone() };
+    let again = shorter.fit_watched(model.clone(), history.clone(), &sequences, |_, _| {}).unwrap();
+    assert_eq!(again.history, history);
     let other = (numbers.array(200, 2) * 3.0, [200]);
     let other = Sequences::new(Samples::from_f64(other.0.view()).unwrap(), &other.1).unwrap();
     let error = options.fit_watched(model, history, &other, |_, _| {}).unwrap_err().to_string();

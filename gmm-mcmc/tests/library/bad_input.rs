@@ -55,11 +55,14 @@ fn priors() {
 
 #[test]
 fn a_constant_column_has_no_default_scale() {
-    let x = Array2::from_shape_fn((6, 2), |(i, j)| (i * j) as f64);
-    let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
-    let message =
-        PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap_err().to_string();
-    assert!(message.contains("constant column") && message.contains("column 0"), "{message}");
+    // The mean of 80 ones, or tenths, is rounded.
+    for (n, constant) in [(6, 0.0), (80, 1.0), (80, 0.1)] {
+        let x = Array2::from_shape_fn((n, 2), |(i, j)| constant + (i * j) as f64);
+        let summary = DataSummary::new(&Samples::from_f64(x.view()).unwrap());
+        let message =
+            PosteriorModel::new(2, CovarianceType::Diag, &Prior::default(), None, &summary).unwrap_err().to_string();
+        assert!(message.contains("constant column") && message.contains("column 0"), "{message}");
+    }
 }
 
 #[test]

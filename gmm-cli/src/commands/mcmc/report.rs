@@ -83,9 +83,8 @@ impl Report {
         plot: Option<&Output>,
     ) -> String {
         let hidden = summary.rows.len().saturating_sub(MAX_SHOWN);
-        summary.rows.truncate(MAX_SHOWN);
         summary.rows.iter_mut().for_each(|row| row.name = with_features(&row.name, names));
-        let mut lines = vec![summary.to_string()];
+        let mut lines = vec![format!("{summary:.MAX_SHOWN$}")];
         if hidden > 0 {
             lines.push(format!("({hidden} more parameters: --json)"));
         }

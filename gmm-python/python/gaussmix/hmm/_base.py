@@ -317,6 +317,9 @@ class HMM(Watched):
         return True
 
     def _set_n_features(self, X: Array) -> None:
+        for name in ("n_components", "n_mix"):
+            if getattr(self, name, 1) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; a model has at least one")
         if getattr(self, "n_features", X.shape[1]) != X.shape[1]:
             raise ValueError(f"X has {X.shape[1]} columns, but the model has {self.n_features} features")
         self.n_features = X.shape[1]
@@ -355,12 +358,13 @@ class HMM(Watched):
         self._stream = None
         self.monitor_._reset()
         known = history[-1] if history else None
-        for value in history[:-1][: self.n_iter - 1]:
+        for value in history[:-1]:
             self.monitor_.report(value)
         task = self._told(X, None, None if lengths is None else {"lengths": lengths}, self._with)
         saved, last = time.monotonic(), None
         try:
-            for _ in range(self.n_iter - self.monitor_.iter):
+            # The result of a longer fit stays.
+            for _ in range(max(self.n_iter, len(history)) - self.monitor_.iter):
                 engine = None if checkpoint is None else self._engine()
                 log_prob = self._step(sequences)
                 if known is not None and not np.isclose(known, log_prob, rtol=1e-9):
@@ -422,7 +426,7 @@ class HMM(Watched):
         """
         if not hasattr(self, "startprob_"):
             self.fit(X, lengths, sequence_weight)
-        sequences = self._sequences(X, lengths, sequence_weight)
+        sequences = self._sequences(X, lengths, sequence_weight, self.device)
         stream = getattr(self, "_stream", None) or _core.SequenceStream(float(self.decay))
         engine, self._stream, log_prob = self._engine().learn(sequences, self.params, self._priors(), stream)
         self._set(engine)

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from .. import _core
 from .._documentation import with_documentation_of
 from .._start import shape_of
-from ._base import HMM, Array, Lengths, WithCovariances, covariance, kmeans, of_all, sequences_of
+from ._base import HMM, Array, Lengths, WithCovariances, checked_lengths, covariance, kmeans, of_all, sequences_of
 
 
 class GaussianHMM(WithCovariances):
@@ -172,10 +172,8 @@ class GMMHMM(HMM):
         expected = (k, d, d) if tied else (k, m, *shape_of(form, k, d)[1:])
         if covars.shape != expected:
             raise ValueError(f"covars_ has the shape {covars.shape}; expected {expected}")
-        if weights.shape != (k, m) or not np.allclose(weights.sum(axis=1), 1):
-            raise ValueError(f"weights_ must have the shape ({k}, {m}), and each row must sum to 1")
         covars = np.repeat(covars, m, axis=0) if tied else covars.reshape(shape_of(form, k * m, d))
-        weights = (weights / weights.sum(axis=1, keepdims=True)).ravel() / k
+        weights = _of_all_states(weights, (k, m))
         return _core.HiddenMarkov(self.startprob_, self.transmat_, weights, means.reshape(k * m, d), covars, form, tied)
 
     def _init(self, X: Array, lengths: Any = None) -> None:
@@ -232,6 +230,8 @@ class GMMHMM(HMM):
     def _set(self, engine: _core.HiddenMarkov) -> None:
         super()._set(engine)
         k, m, covars = self.n_components, self.n_mix, engine.covariances
+        if _core.covariance_form(engine.model) == "tied":
+            covars = np.tile(covars, (k * m, 1, 1))
         self.weights_, self.means_ = engine.weights, engine.means.reshape(k, m, -1)
         self.covars_ = covars[::m].copy() if engine.tied_within_states else covars.reshape(k, m, *covars.shape[1:])
 
@@ -294,7 +294,7 @@ class VariationalGaussianHMM(WithCovariances):
         return any(self._needs_init(code, f"{name}_{kind}_") for name in names for kind in ("prior", "posterior"))
 
     def _init(self, X: Array, lengths: Any) -> None:
-        k, tied = self.n_components, self.covariance_type == "tied"
+        k, tied, lengths = self.n_components, self.covariance_type == "tied", checked_lengths(lengths)
         self._set_n_features(X)
         d, rng, share = X.shape[1], check_random_state(self.random_state), np.full(k, 1 / k)
         if self._needs("s", "startprob"):
@@ -311,7 +311,8 @@ class VariationalGaussianHMM(WithCovariances):
             self.beta_prior_, self.beta_posterior_ = _given(self.beta_prior, np.ones(k)), counts.astype(np.float64)
         if self._needs("c", "dof", "scale"):
             self.dof_prior_ = _given(self.dof_prior, d if tied else np.full(k, d))
-            self.dof_posterior_ = counts.sum() if tied else counts
+            # Fewer than d make no Wishart distribution.
+            self.dof_posterior_ = np.maximum(counts.sum() if tied else counts, d)
             self._covars_ = of_all(covariance(X, 1e-3), self.covariance_type, k)
             one = np.eye(d) if self.covariance_type in ("full", "tied") else 1.0
             self.scale_prior_ = _given(self.scale_prior, 1e-3 * one * np.ones(shape_of(self.covariance_type, k, d)))
@@ -342,6 +343,13 @@ class VariationalGaussianHMM(WithCovariances):
             self.dof_posterior_ = float(self.dof_posterior_[0])
         self._set(found.model())
         return bound
+
+
+def _of_all_states(weights: Array, shape: tuple[int, ...]) -> Array:
+    """Return the weights within states, after a check, as those of a mixture of all components."""
+    if weights.shape != shape or not np.allclose(weights.sum(axis=1), 1):
+        raise ValueError(f"the weights must have the shape {shape}, and each row must sum to 1")
+    return (weights / weights.sum(axis=1, keepdims=True)).ravel() / len(weights)
 
 
 def _given(value: Any, default: Any) -> Any:
@@ -390,10 +398,11 @@ class Likelihood:
         means, covars = np.asarray(means, dtype=np.float64), np.asarray(covars, dtype=np.float64)
         k = len(np.asarray(startprob))
         weights = np.ones((k, 1)) if weights is None else np.asarray(weights, dtype=np.float64)
+        weights = _of_all_states(weights, (k, means.shape[1] if means.ndim == 3 else 1))
         if means.ndim == 3:
             means = means.reshape(-1, means.shape[-1])
             covars = covars if self._covariance_type == "tied" else covars.reshape(len(means), *covars.shape[2:])
-        return _core.HiddenMarkov(startprob, transmat, weights.ravel() / weights.sum(), means, covars, self._covariance_type, False)
+        return _core.HiddenMarkov(startprob, transmat, weights, means, covars, self._covariance_type, False)
 
     def __call__(
         self, startprob: ArrayLike, transmat: ArrayLike, means: ArrayLike, covars: ArrayLike, weights: ArrayLike | None = None
@@ -468,11 +477,14 @@ def select(
 
 def load(path: str | os.PathLike[str]) -> GaussianHMM | GMMHMM:
     """Return the model, ready to score and decode, that `save` or the program's `gmm hmm fit` wrote.
+
+    Mixtures whose components share covariances, or parts of them, come as mixtures of components with covariances of their own.
     Parameters: path : str or path-like -- The file.
     """
     engine, _, _ = _core.HiddenMarkov.read(os.fspath(path))
     (k, m), tied = engine.weights.shape, engine.tied_within_states
-    single = m == 1 and not tied
-    model = GaussianHMM(k, engine.model) if single else GMMHMM(k, m, covariance_type="tied" if tied else engine.model)
+    form = _core.covariance_form(engine.model)
+    own = "tied" if tied else "full" if form == "tied" else form
+    model = GaussianHMM(k, engine.model) if m == 1 and not tied else GMMHMM(k, m, covariance_type=own)
     model._set(engine)
     return model

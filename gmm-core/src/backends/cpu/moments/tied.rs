@@ -60,8 +60,9 @@ impl<T: Real, S: Simd> Tied<'_, T, S> {
             }
         }
         for (row, &w) in elements::<T, S>(weight)[..n].iter().enumerate() {
-            let w: f64 = w.into();
-            let inverse = T::splat(simd, T::from_f64(if w > 0.0 { 1.0 / w } else { 0.0 }));
+            let inverse = T::from_f64(1.0 / w.into());
+            // A weight whose inverse overflows has no digits that matter.
+            let inverse = T::splat(simd, if inverse.into().is_finite() { inverse } else { T::from_f64(0.0) });
             for at in row * registers..(row + 1) * registers {
                 weighted[at] = T::mul(simd, deviations[at], inverse);
             }

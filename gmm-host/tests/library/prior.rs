@@ -192,3 +192,6 @@ fn adapted_parameters_are_those_of_reynolds() {
     assert!(Adaptation::of("precisions", 16.0).unwrap_err().to_string().contains("`precisions`"));
     assert!(Adaptation::of("means", 0.0).unwrap_err().to_string().contains("relevance"));
 }
+    let shared = mixture(62, CovarianceType::Diag, 1, 2, 3.0).with_covariance_model(CovarianceModel::EEI).unwrap();
+    let adapted = shared.adapt(&x, &Adaptation::default()).unwrap();
+    assert_eq!(adapted.covariance_model(), CovarianceModel::EEI);

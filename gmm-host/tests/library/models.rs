@@ -257,6 +257,15 @@ fn fits_of_every_model_keep_its_parts() {
         let of_narrow = params.clone().fit(&narrow).unwrap();
         // Bounds of samples that were rounded to float32, whose terms are a few units.
         assert!((of_narrow.lower_bound() - fit.lower_bound()).abs() < 1e-4, "{model}");
+        // A start is within the model, with missing values too, and with one mean.
+        let holes = with_holes(8, x.clone(), 0.3);
+        let short = params.clone().max_iter(3);
+        let of_holes = short.clone().fit(Samples::with_missing(holes.view()).unwrap()).unwrap();
+        let of_one_mean = short.freeze("means=equal".parse().unwrap()).fit(&x).unwrap();
+        for bounds in [of_holes.lower_bounds, of_one_mean.lower_bounds] {
+            assert_rises(model.name(), &bounds, |_| if model == CovarianceModel::VVE { 1.0 } else { 1e-12 });
+        }
+
     }
 }
 

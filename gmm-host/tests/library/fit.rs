@@ -677,6 +677,13 @@ fn growing_is_never_worse_than_starts_alone() {
     for t in CovarianceType::ALL {
         // From 3 to 6 three components are added.
         let ks = [6, 1, 2, 3, 7, 8];
+        if t == CovarianceType::Tied {
+            // A precision that is valid for every K is for the first start only.
+            let given = p.clone().n_components(2).covariance_type(t).precisions_init(Covariances::Tied(Array2::eye(3)));
+            let given = given.check().unwrap();
+            let before = mixture(1, t, 1, 3, 0.0);
+            assert!(given.grown_start(before, &mut e).unwrap().is_some());
+        }
         let p = GaussianMixtureParams::default().init_params(InitParams::RandomFromData).tol(1e-6).max_iter(2000);
         let mut e = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();
         let mut ascending = ks.to_vec();

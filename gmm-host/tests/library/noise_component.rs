@@ -185,6 +185,11 @@ fn bad_noise_is_named() {
     let constant = Array2::from_shape_fn((20, 2), |(i, j)| if j == 0 { 1.0 } else { i as f64 });
     let error = GaussianMixtureParams::new(2).noise(default()).fit(&constant).unwrap_err().to_string();
     assert!(error.contains("column constant"), "{error}");
+    let (params, mut data) = (GaussianMixtureParams::new(2).noise(default()), reference(x.view()));
+    let grown = grow(&mut data, &params, &[1, 2], &[CovarianceModel::VVV], Criterion::Bic, &mut go).unwrap_err();
+    assert!(grown.to_string().contains("growing"), "{grown}");
+    let merged = merge_down(&mut data, &params.check().unwrap(), 1, Criterion::Bic, &mut |_| unreachable!());
+    assert!(merged.unwrap_err().to_string().contains("merging"));
     let mut with_gap = x.clone();
     with_gap[[3, 1]] = f64::NAN;
     let mut evaluator = CpuEvaluator::new(Samples::with_missing(with_gap.view()).unwrap()).unwrap();

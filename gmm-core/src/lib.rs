@@ -13,7 +13,7 @@
 //! error, interrupt, memory, reproducible, compensated, simd, precision
 //! model: linalg, covariances, covariance_model, uniform, mixture, with_noise, decomposition, marginal, density, conditional,
 //!     one_dimension, order, sampler, gaussian, transport, distances, products, merging
-//! statistics: freeze, prior, constrained
+//! statistics: constrained, freeze, prior
 //! variational: prior, gamma, expectations, mixture, m_step, bound
 //! data: array, float, ranges, weights, noise, samples, patterns, true_values, frame
 //! contract: metropolis, sampling, markov, draw, labels, evaluator

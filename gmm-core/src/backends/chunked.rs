@@ -37,6 +37,8 @@ pub struct ChunkedEvaluator<'a> {
     /// The first row of each chunk, and N at the end.
     starts: Vec<usize>,
     total_weight: f64,
+    /// Of the samples, or of the chunks loaded so far.
+    has_noise: bool,
     load: Load<'a>,
     loaded: Option<(usize, Box<dyn Evaluator + 'a>)>,
     settled: bool,
@@ -70,6 +72,7 @@ impl<'a> ChunkedEvaluator<'a> {
             n_features,
             starts,
             total_weight,
+            has_noise: false,
             load,
             loaded: None,
             settled: false,
@@ -88,11 +91,11 @@ impl<'a> ChunkedEvaluator<'a> {
         rows: usize,
         mut load: impl FnMut(Samples<'a>) -> Result<Box<dyn Evaluator + 'a>> + Send + 'a,
     ) -> Result<Self> {
-        let (n, d) = (samples.n_samples(), samples.n_features());
+        let (n, d) = (samples.n_samples(), samples.n_true_values());
         let sizes = (0..n).step_by(rows.max(1)).map(|start| rows.min(n - start)).collect();
-        let total_weight = samples.total_weight();
+        let (total_weight, has_noise) = (samples.total_weight(), samples.noise().is_some());
         let chunks = Self::new(d, sizes, move |i| load(samples.rows(i * rows..n.min((i + 1) * rows))))?;
-        Ok(chunks.with_total_weight(total_weight))
+        Ok(Self { has_noise, ..chunks.with_total_weight(total_weight) })
     }
 
     /// Sets the total weight of all samples, for chunks whose samples have weights.
@@ -123,6 +126,7 @@ impl<'a> ChunkedEvaluator<'a> {
         if got != expected {
             return Err(Error::ShapeMismatch { what: "a chunk, as loaded,", expected, got });
         }
+        self.has_noise |= chunk.data().has_noise;
         if let Some(sampling) = chunk.sampling() {
             if self.settled {
                 sampling.settle();
@@ -162,7 +166,8 @@ impl Evaluator for ChunkedEvaluator<'_> {
     /// Without weights, which each chunk holds.
     fn data(&self) -> DataFacts<'_> {
         let n = self.starts.last().copied().unwrap_or(0);
-        DataFacts { total_weight: self.total_weight, ..DataFacts::new(n, self.n_features) }
+        let Self { total_weight, has_noise, n_features, .. } = *self;
+        DataFacts { total_weight, has_noise, ..DataFacts::new(n, n_features) }
     }
 
     fn share(&self) -> Result<Box<dyn Evaluator + '_>> {

@@ -164,11 +164,6 @@ impl<'a> Noise<'a> {
         }
     }
 
-    /// Whether the samples of an evaluator of `n` have their own noise, and so need factors of their own.
-    pub fn is_distinct(&self, n: usize) -> bool {
-        self.groups(n).is_none()
-    }
-
     /// Returns the places of a lower triangle, row by row, that hold a sample's noise; only those of the diagonal for
     /// variances.
     pub fn entries(&self) -> Vec<(usize, usize)> {

@@ -4,7 +4,7 @@ use super::samples::{Samples, View};
 use crate::error::{Error, Result};
 use crate::model::covariances::Covariances;
 use crate::model::gaussian::Covariance;
-use crate::model::linalg::{inverse, precision_cholesky, product};
+use crate::model::linalg::{cholesky, inverse, precision_cholesky, product};
 use crate::model::mixture::Mixture;
 use crate::reproducible::Functions;
 use crate::statistics::{CentredSums, Statistics};
@@ -100,10 +100,13 @@ pub(crate) fn guess(samples: &Samples<'_>, row: usize) -> Array1<f64> {
     let r = projection(samples, row, &columns);
     let seen: Vec<usize> = (0..r.ncols()).filter(|&j| r.column(j).iter().any(|v| *v != 0.0)).collect();
     let mut out = Array1::from_elem(r.ncols(), f64::NAN);
+    if seen.is_empty() {
+        return out;
+    }
     let r = r.select(Axis(1), &seen);
     let wide = r.nrows() <= r.ncols();
     let square = if wide { r.dot(&r.t()) } else { r.t().dot(&r) };
-    if let (false, Ok(inverse)) = (seen.is_empty(), inverse(square.view())) {
+    if let Ok(inverse) = inverse(square.view()) {
         let x = Array1::from(x);
         let values = if wide { r.t().dot(&inverse.dot(&x)) } else { inverse.dot(&r.t().dot(&x)) };
         seen.iter().zip(values).for_each(|(&j, v)| out[j] = v);
@@ -114,10 +117,11 @@ pub(crate) fn guess(samples: &Samples<'_>, row: usize) -> Array1<f64> {
 /// Returns the statistics of the true values, from the samples' weight and log-likelihood. Of component c, `sums(c, i)`
 /// are in turn n = Σr, h = Σr·u, and the lower triangle of E = Σr·(u·uᵀ − RᵀT⁻¹R), row by row, with the
 /// responsibilities r and u = RᵀT⁻¹(x − Rμ): around μ, the true values have the first moments Σ·h and the second
-/// moments n·Σ + Σ·E·Σ.
+/// moments n·Σ + Σ·E·Σ. With Σ = L·Lᵀ these are L·Lᵀh and L·(n·I + Lᵀ·E·L)·Lᵀ, which keep digits where Σ is
+/// ill-conditioned.
 ///
 /// # Errors
-/// Those of [`Statistics::from_centred_sums`].
+/// [`Error::NotPositiveDefinite`]; those of [`Statistics::from_centred_sums`].
 pub fn statistics(
     mixture: &Mixture,
     (weight, log_likelihood): (f64, f64),
@@ -134,13 +138,15 @@ pub fn statistics(
         }
         let sigma = Covariance::of(mixture, c).into_matrix();
         let h: Array1<f64> = (0..d).map(|i| sums(c, 1 + i)).collect();
-        first.row_mut(c).assign(&sigma.dot(&h));
+        let l = cholesky(sigma.view()).map_err(|pivot| Error::NotPositiveDefinite { component: Some(c), pivot })?;
+        first.row_mut(c).assign(&l.dot(&l.t().dot(&h)));
         let e = Array2::from_shape_fn((d, d), |(i, j)| {
             let (i, j) = (i.max(j), i.min(j));
             sums(c, 1 + d + i * (i + 1) / 2 + j)
         });
-        let sum = &sigma * counts[c] + product(product(sigma.view(), e.view()).view(), sigma.view());
-        second.add_matrix(c, &sum);
+        let mut inner = product(product(l.t(), e.view()).view(), l.view());
+        inner.diag_mut().map_inplace(|v| *v += counts[c]);
+        second.add_matrix(c, &product(product(l.view(), inner.view()).view(), l.t()));
     }
     let centres = mixture.means().to_owned();
     Statistics::from_centred_sums(CentredSums { weight, log_likelihood, centres, counts, first, second })

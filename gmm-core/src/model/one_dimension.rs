@@ -237,7 +237,9 @@ impl Line {
     }
 
     fn taylor(&self, a: f64, b: f64) -> Taylor {
-        let (middle, half) = (a + 0.5 * (b - a), 0.5 * (b - a) / self.scale);
+        let middle = a + 0.5 * (b - a);
+        // The middle is rounded.
+        let half = (middle - a).max(b - middle) / self.scale;
         // The largest term is scaled to one, so not all terms underflow.
         let top = |part: &Part| part.log_height(self.scale, 0) - 0.5 * 0f64.clamp(part.z(a), part.z(b)).powi(2);
         let largest = self.parts.iter().map(top).fold(f64::NEG_INFINITY, f64::max);

@@ -91,6 +91,6 @@ impl Adaptation {
         }
         let means = kept.unwrap_or_else(|| joined.means().to_owned());
         let (covariances, factor) = (mixture.covariances().clone(), mixture.factor().cloned());
-        Mixture::from_parts(weights, means, covariances, factor)
+        Mixture::from_parts(weights, means, covariances, factor)?.with_covariance_model(mixture.covariance_model())
     }
 }

@@ -119,11 +119,21 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         let rows: Vec<usize> = (start..n.min(start + ROWS_AT_ONCE)).collect();
         sample_weights.extend(data.rows(&rows)?.weights);
     }
+    let labels = data.labels().cloned();
+    let scores_under = |data: &mut dyn Evaluator, c: usize| {
+        let mut scores = data.score_samples(&component(mixture, c)?)?;
+        // Labels do not restrict a mixture of one component.
+        if let Some(labels) = &labels {
+            let others = scores.iter_mut().enumerate().filter(|(row, _)| !labels.allowed(*row).contains(&c));
+            others.for_each(|(_, score)| *score = f64::NEG_INFINITY);
+        }
+        Ok::<_, Error>(scores)
+    };
     // Σₖ πₖ exp(log pₖ − largest), and the largest: the density of a far sample, without rounding its logarithm.
     let mut shares = vec![(0.0, f64::NEG_INFINITY); n];
     for c in (0..mixture.n_components()).filter(|c| mixture.weights()[*c] > 0.0) {
         let weight = mixture.weights()[c];
-        for ((sum, largest), own) in shares.iter_mut().zip(data.score_samples(&component(mixture, c)?)?) {
+        for ((sum, largest), own) in shares.iter_mut().zip(scores_under(data, c)?) {
             if own > *largest {
                 (*sum, *largest) = (*sum * (*largest - own).exp_e() + weight, own);
             } else if own != f64::NEG_INFINITY {
@@ -132,7 +142,7 @@ fn by_small_weights(data: &mut dyn Evaluator, mixture: &Mixture, out: &mut Array
         }
     }
     for c in small {
-        let of_component = data.score_samples(&component(mixture, c)?)?;
+        let of_component = scores_under(data, c)?;
         let samples = of_component.iter().zip(&shares).zip(&sample_weights);
         // A sample without weight does not count, even if its density is zero.
         let counted = samples.filter(|((own, _), w)| **w > 0.0 && **own > f64::NEG_INFINITY);

@@ -24,12 +24,13 @@ pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Resul
     let (n, d) = (evaluator.n_samples(), evaluator.n_features());
     check_features(mixture, d)?;
     mixture.check_no_noise("the score function")?;
+    memory::check("the score function", &[n, d], size_of::<f64>(), "take fewer rows at a time")?;
+    let responsibilities = evaluator.predict_proba(mixture)?;
+    // Chunks know their noise once they are loaded.
     if evaluator.data().has_noise {
         let (what, remedy) = ("the score function".into(), "take the samples without their noise");
         return Err(Error::Unsupported { what, backend: "samples with noise", remedy });
     }
-    memory::check("the score function", &[n, d], size_of::<f64>(), "take fewer rows at a time")?;
-    let responsibilities = evaluator.predict_proba(mixture)?;
     let precisions = mixture.precisions();
     let mut out = Array2::zeros((n, d));
     for start in (0..n).step_by(ROWS_AT_ONCE) {

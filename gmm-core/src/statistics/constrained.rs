@@ -13,7 +13,8 @@ const TOLERANCE: f64 = 1.490_116_119_384_765_6e-8;
 const MAX_TURNS: usize = 10_000;
 
 /// Replaces the covariances of components, each the likeliest of its own, by the likeliest of the
-/// model of `previous` (Celeux and Govaert 1995; EVE and VVE: Browne and McNicholas 2014).
+/// model of `previous` (Celeux and Govaert 1995; EVE and VVE: Browne and McNicholas 2014). VVE's, as
+/// mclust's, make another sum least.
 ///
 /// `counts` (K,) are the divisors of their scatter. A component without a count neither counts nor
 /// changes. VEI, VEV, EVE and VVE take turns that begin at the shapes and axes of `previous`, as

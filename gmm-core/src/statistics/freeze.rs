@@ -4,6 +4,7 @@ use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{gram, inverse};
 use crate::model::mixture::Mixture;
+use crate::statistics::constrained::constrain;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 use std::fmt;
 
@@ -221,7 +222,7 @@ impl Freeze {
         shift.iter().all(|v| v.is_finite()).then(|| &origin + &shift)
     }
 
-    /// Gives a start the weights and means that every M-step will give it, so that no lower bound falls.
+    /// Gives a start the weights and means that every M-step will give it, so that no lower bound falls (but VVE's).
     pub fn start(&self, mixture: Mixture) -> Result<Mixture> {
         if !self.equal_weights && !self.equal_means {
             return Ok(mixture);
@@ -237,7 +238,7 @@ impl Freeze {
             return Mixture::from_parts(weights, means, covariances, factor)?
                 .with_covariance_model(mixture.covariance_model());
         };
-        // Spread each covariance around the new mean, so that components stay as different as they were.
+        // Spread each covariance around the new mean, so that components stay as different as their model lets them.
         let tied = covariances.covariance_type() == CovarianceType::Tied;
         for c in (0..weights.len()).filter(|&c| !self.means.has(c)) {
             let delta = &means.row(c) - &mean;
@@ -246,6 +247,9 @@ impl Freeze {
                 let d = if let Covariances::Spherical(_) = covariances { delta.len() as f64 } else { 1.0 };
                 covariances.add_outer(c, if tied { weights[c] } else { 1.0 / d }, &delta.to_vec());
             }
+        }
+        if !self.covariances.any() {
+            constrain(&mut covariances, &weights, &mixture);
         }
         Mixture::new(weights, means, covariances)?.with_covariance_model(mixture.covariance_model())
     }

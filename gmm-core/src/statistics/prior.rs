@@ -3,7 +3,7 @@ use crate::error::{Error, Result};
 use crate::model::covariance_model::CovarianceModel;
 use crate::model::covariances::{CovarianceType, Covariances};
 use crate::model::linalg::{squared_length, trace_of_product};
-use crate::model::mixture::Mixture;
+use crate::model::mixture::{Mixture, check_symmetric};
 use crate::reproducible::Functions;
 use ndarray::{Array1, Array2, Axis};
 
@@ -32,7 +32,8 @@ impl ConjugatePrior {
     /// ν = −D, κ = 0 and Ψ = w·I it is the floor w of extreme deconvolution (Bovy, Hogg and Roweis 2011).
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a number out of its range or not finite; [`Error::ShapeMismatch`].
+    /// [`Error::BadParameter`] for a number out of its range or not finite; [`Error::ShapeMismatch`],
+    /// [`Error::NotSymmetric`].
     pub fn new(
         weight_concentration: f64,
         mean_precision: f64,
@@ -94,10 +95,11 @@ impl ConjugatePrior {
         if let Some(value) = self.means.iter().copied().chain(self.covariance.iter()).find(|v| !v.is_finite()) {
             return bad(value, "its mean and covariance must be finite");
         }
-        match (0..d).map(|j| self.covariance.variance(0, j)).find(|v| *v < 0.0) {
-            Some(value) => bad(value, "its variances must not be negative"),
-            None => Ok(self),
+        if let Some(value) = (0..d).map(|j| self.covariance.variance(0, j)).find(|v| *v < 0.0) {
+            return bad(value, "its variances must not be negative");
         }
+        self.covariance.matrix(0).map_or(Ok(()), |matrix| check_symmetric(matrix, None))?;
+        Ok(self)
     }
 
     /// Returns α − 1.
@@ -141,6 +143,8 @@ impl ConjugatePrior {
         let sharing = Self::sharing(model, n_components) as f64;
         match (scatter, &self.covariance) {
             (Covariances::Full(v), Covariances::Full(psi)) => *v += psi,
+            // Beside noise each Gaussian has its own scatter.
+            (Covariances::Full(v), Covariances::Tied(psi)) => *v += &(psi / sharing),
             (Covariances::Tied(v), Covariances::Tied(psi)) => *v += psi,
             (Covariances::Diag(v), Covariances::Diag(psi)) => *v += &(psi / sharing),
             (Covariances::Spherical(v), Covariances::Spherical(psi)) => *v += d * psi[0] / sharing,
@@ -183,7 +187,7 @@ impl ConjugatePrior {
     /// Returns the logarithm of the prior's density at a mixture of the same shape, up to a constant. A weight of 0
     /// counts only if α > 1: the density is 0 there.
     pub fn log_density(&self, mixture: &Mixture) -> f64 {
-        let (k, d) = mixture.means().dim();
+        let (k, d) = (mixture.n_gaussians(), mixture.n_features());
         let alpha = self.pseudo_count();
         let of_weights: f64 = if alpha > 0.0 { mixture.weights().iter().map(|w| alpha * w.log_e()).sum() } else { 0.0 };
         let model = mixture.covariance_model();
@@ -191,7 +195,7 @@ impl ConjugatePrior {
         let of_mean = if self.mean_precision > 0.0 { 1.0 } else { 0.0 };
         let samples = sharing as f64 * (self.divisor(model, k) - of_mean);
         let mut twice = 0.0;
-        for c in (0..k).filter(|&c| !mixture.is_noise(c)) {
+        for c in 0..k {
             let factor = mixture.factor_of(c);
             let log_det = mixture.log_det(c);
             if c % sharing == 0 {

@@ -83,7 +83,7 @@ impl Statistics {
     /// rest of 1, so each parameter is the best given the frozen ones.
     ///
     /// If the model of `previous` shares volumes, shapes or axes ([`CovarianceModel`]), these covariances are replaced
-    /// by the likeliest ones that the model allows.
+    /// by the likeliest ones that the model allows; those of VVE only nearly, as mclust's.
     ///
     /// A component with Nₖ ≤ 10·ε has lost its samples: it keeps its mean and covariance, and its weight nₖ / Σ nₖ is
     /// nearly zero. A component whose new covariance is not positive definite, because it collapsed onto a point or a
@@ -103,27 +103,13 @@ impl Statistics {
         self.clone().into_update(previous, reg_covar, freeze, None)
     }
 
-    /// As [`update`](Self::update), to the mode of the posterior under a prior. The prior can keep components from
-    /// collapsing, and the sum of the log-likelihood and the [logarithm of the prior's
+    /// As [`update`](Self::update), but reuses the memory of the scatter for the covariances: new memory for large
+    /// matrices would take a good part of an M-step's time. Under a prior it computes the mode of the posterior: the
+    /// prior can keep components from collapsing, and the sum of the log-likelihood and the [logarithm of the prior's
     /// density](ConjugatePrior::log_density) never falls.
     ///
     /// # Errors
     /// As [`update`](Self::update), and for a prior of another shape.
-    pub fn update_under(
-        &self,
-        prior: &ConjugatePrior,
-        previous: &Mixture,
-        reg_covar: f64,
-        freeze: &Freeze,
-    ) -> Result<Update> {
-        self.clone().into_update(previous, reg_covar, freeze, Some(prior))
-    }
-
-    /// As [`update`](Self::update) or [`update_under`](Self::update_under), but reuses the memory of the scatter for
-    /// the covariances: new memory for large matrices would take a good part of an M-step's time.
-    ///
-    /// # Errors
-    /// As [`update_under`](Self::update_under).
     pub fn into_update(
         mut self,
         previous: &Mixture,
@@ -149,13 +135,14 @@ impl Statistics {
         let mut divisor = 0.0;
         if let Some(prior) = prior {
             prior.check(previous.n_gaussians(), d, model)?;
-            self.add_prior(prior, model);
-            divisor = prior.divisor(model, k) - prior.mean_precision();
+            self.add_prior(prior, model, previous.n_gaussians());
+            divisor = prior.divisor(model, previous.n_gaussians()) - prior.mean_precision();
         }
         let noise = previous.noise().cloned();
         let empty: Vec<usize> = (0..k).filter(|&c| self.counts[c] <= self.floor() && !previous.is_noise(c)).collect();
         // Components without any information about their covariance.
-        let bare: Vec<usize> = (0..k).filter(|&c| self.counts[c] + divisor <= self.floor()).collect();
+        let is_bare = |c: &usize| self.counts[*c] + divisor <= self.floor() && !previous.is_noise(*c);
+        let bare: Vec<usize> = (0..k).filter(is_bare).collect();
         // Means other than the samples' own.
         let kept: Vec<usize> = (0..k).filter(|&c| freeze.means.has(c)).chain(empty.iter().copied()).collect();
         let mut means = (freeze.equal_means || !kept.is_empty()).then(|| self.means.clone());
@@ -236,8 +223,8 @@ impl Statistics {
         Ok(Update { mixture, retained })
     }
 
-    /// Adds the samples that a prior stands for: κ at each mean, and Ψ.
-    fn add_prior(&mut self, prior: &ConjugatePrior, model: CovarianceModel) {
+    /// Adds the samples that a prior of Gaussians stands for: κ at each mean, and Ψ.
+    fn add_prior(&mut self, prior: &ConjugatePrior, model: CovarianceModel, n_gaussians: usize) {
         let kappa = prior.mean_precision();
         for c in 0..self.n_components() {
             let (count, joined) = (self.counts[c], self.counts[c] + kappa);
@@ -250,7 +237,7 @@ impl Statistics {
             }
             self.counts[c] = joined;
         }
-        prior.add_scatter(&mut self.scatter, model, self.counts.len());
+        prior.add_scatter(&mut self.scatter, model, n_gaussians);
     }
 
     /// Returns [`COUNT_FLOOR`], or proportionally less if the total weight is less than one.

@@ -201,14 +201,12 @@ fn load_within<'a>(
         _ => size_of::<f64>(),
     };
     let (n, d) = (samples.n_samples(), samples.n_features());
-    let n_true_values = samples.n_true_values();
     let bytes = (n as u64).saturating_mul((d * element) as u64);
     let footprint = Footprint { n_samples: n, bytes, held: 0, in_device: 1, is_read: true };
     let on_gpus = || device.has_gpu_memory_for(bytes, samples.missing().is_some());
     let Some(rows) = footprint.within(memory, on_gpus).chunk_rows else { return load(device, samples, options) };
-    let total_weight = samples.total_weight();
-    let chunks = load_chunks(device, (n, n_true_values), rows, move |rows| Ok(samples.rows(rows)), options)?;
-    Ok(Box::new(chunks.with_total_weight(total_weight)))
+    let (device, options) = (options.device_of_chunks(device), options.clone());
+    Ok(Box::new(ChunkedEvaluator::of_samples(samples, rows, move |part| load(device, part, &options))?))
 }
 
 /// Returns an evaluator of N samples of D features that are not in memory: [`load`] gets `rows` of them at a time, on

@@ -1,7 +1,7 @@
 //! Expectation-maximisation.
 use super::extent::with_noise;
 use super::fitting::steps::{Iterated, Steps};
-use super::fitting::{FitOptions, Fitting};
+use super::fitting::{Checked, FitOptions, Fitting};
 use super::init::find;
 use super::map_prior::MapPrior;
 use super::moments::{covariance_of, moments};
@@ -58,7 +58,30 @@ options! {
     }
 }
 
+impl Checked<Fitting<Em>> {
+    /// Returns the fit from a mixture of another K. The caller's initial parameters are not for this start.
+    pub(super) fn restarted(&self, at: Mixture) -> Fitting<Em> {
+        let next = self.clone().into_inner().weights_init(None).means_init(None).precisions_init(None);
+        next.n_components(at.n_components()).start(at)
+    }
+}
+
 impl Em {
+    /// Checks that the fit has no noise.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub(super) fn check_no_noise(&self, what: &str) -> Result<()> {
+        match self.noise {
+            None => Ok(()),
+            Some(_) => Err(Error::BadParameter {
+                name: "noise",
+                value: format!("given beside {what}"),
+                remedy: "leave it out, or fit each number of components from its own start",
+            }),
+        }
+    }
+
     fn has_initial_parameters(&self) -> bool {
         self.weights_init.is_some() || self.means_init.is_some() || self.precisions_init.is_some()
     }
@@ -166,6 +189,7 @@ impl Steps for Em {
     }
 
     fn standardized(mut self, options: &FitOptions, standard: &Standardization) -> Result<Self> {
+        self.check_features(options, standard.scale().len())?;
         for mut mean in self.means_init.iter_mut().flat_map(|means| means.axis_iter_mut(Axis(0))) {
             let of_standardized = standard.standardized_mean("means_init", &mean.to_owned())?;
             mean.assign(&of_standardized);
@@ -231,13 +255,17 @@ impl Steps for Em {
     }
 
     fn begin_at(&self, options: &FitOptions, prior: &EmPrior, given: Mixture) -> Result<Mixture> {
-        if given.noise().is_some() {
-            return Ok(given);
-        }
-        let start = self.with_initial_parameters(given)?.with_covariance_model(options.covariance_type)?;
-        let start = options.freeze.start(start)?;
+        // Noise goes on from the start's own.
+        let (own, gaussians) = match given.noise() {
+            Some(noise) => {
+                (Some((noise.clone(), given.weights()[given.n_gaussians()])), given.without_noise().into_owned())
+            }
+            None => (None, given),
+        };
+        let start = self.with_initial_parameters(gaussians)?;
+        let start = options.freeze.start(start.with_covariance_model(options.covariance_type)?)?;
         match &prior.noise {
-            Some(noise) => with_noise(&start, noise),
+            Some(noise) => with_noise(&start, own.as_ref().unwrap_or(noise)),
             None => Ok(start),
         }
     }

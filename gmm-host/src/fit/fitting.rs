@@ -61,7 +61,7 @@ options! {
         n_components: usize = 1,
         /// The parameters that keep their starting values. Variational inference freezes parts of the posterior of all
         /// components: the distribution of the weights, of the means given the precisions (m and β), of the precisions
-        /// (W and ν). Lower bounds never fall when parameters are frozen.
+        /// (W and ν). Lower bounds never fall when parameters are frozen (but those of VVE).
         freeze: Freeze = Freeze::default(),
         /// The device for samples given as an array. An [`Evaluator`](crate::Evaluator) computes on its own device.
         device: Device = Device::Auto,

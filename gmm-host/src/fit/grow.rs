@@ -32,8 +32,7 @@ pub(super) fn grown(
     callback: Callback<'_>,
 ) -> Result<Fit> {
     let Some(start) = model.grown_start(before, evaluator)? else { return Ok(fit) };
-    let params = model.clone().into_inner().start(start);
-    let grown = params.check()?.fit_with(evaluator, callback)?;
+    let grown = model.restarted(start).check()?.fit_with(evaluator, callback)?;
     if grown.lower_bound() > fit.lower_bound() {
         // Its run number follows those of the other starts.
         return Ok(Fit { run: model.options.n_init, ..grown });
@@ -47,8 +46,9 @@ impl Checked<Fitting<Em>> {
     /// components by splitting components of `before`, or `None` if no split is possible.
     ///
     /// # Errors
-    /// Errors of the evaluator.
+    /// [`Error::Unsupported`] for a mixture with noise; errors of the evaluator.
     pub fn grown_start(&self, before: Mixture, evaluator: &mut dyn Evaluator) -> Result<Option<Mixture>> {
+        before.check_no_noise("the growth")?;
         let k = self.options.n_components;
         // The stream after the streams of all runs.
         let rng = &mut random_numbers((self.options.random_state, self.options.n_init as u64));
@@ -64,8 +64,7 @@ impl Checked<Fitting<Em>> {
                 .into_par_iter()
                 .map(|(c, axis)| {
                     let split = split(&mixture, c, axis)?;
-                    let params = self.clone().into_inner().n_components(split.n_components()).start(split);
-                    let trial = params.max_iter(TRIAL).tol(0.0).check()?;
+                    let trial = self.restarted(split).max_iter(TRIAL).tol(0.0).check()?;
                     let mut few = CpuEvaluator::of_this_thread(samples.clone());
                     trial.fit_with(&mut few, &mut |_| ControlFlow::Continue(()))
                 })
@@ -82,7 +81,6 @@ impl Checked<Fitting<Em>> {
 /// Returns the mixture with component `c` split in two along an axis of its covariance (0 is the longest). Each half
 /// has half of the weight; the second half is the last component.
 fn split(mixture: &Mixture, c: usize, axis: usize) -> Result<Mixture> {
-    mixture.check_no_noise("the growth")?;
     let d = mixture.n_features();
     let weight = mixture.weights()[c];
     // The old components, and a second copy of the split one.

@@ -94,21 +94,20 @@ impl Hierarchy {
     /// place of one that is merged into another.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for another model; [`Error::TooFewSamples`] for less than two rows, [`Error::EmptyData`] for no
-    /// column;
+    /// [`Error::BadParameter`] for another model; [`Error::EmptyData`] for no row or column;
     /// [`Error::Memory`] where the memory cannot hold the numbers.
     pub fn new(x: ArrayView2<'_, f64>, model: CovarianceModel, transformation: Transformation) -> Result<Self> {
         let n = x.nrows();
-        if n < 2 {
-            return Err(Error::TooFewSamples { n_samples: n, n_components: 2 });
-        }
-        if x.ncols() == 0 {
-            return Err(Error::EmptyData { rows: n, columns: 0 });
+        if x.is_empty() {
+            return Err(Error::EmptyData { rows: n, columns: x.ncols() });
         }
         let known = [CovarianceModel::EII, CovarianceModel::VII, CovarianceModel::EEE, CovarianceModel::VVV];
         if !known.contains(&model) {
             let remedy = "groups are merged by EII, VII, EEE or VVV";
             return Err(Error::BadParameter { name: "model", value: model.mclust_name().into(), remedy });
+        }
+        if n == 1 {
+            return Ok(Self { mergers: Vec::new() });
         }
         let rows = transformation.apply(x);
         if model.shares() {
@@ -172,6 +171,11 @@ pub fn quantile_classes(x: ArrayView1<'_, f64>, k: usize) -> Vec<usize> {
         let (low, high, part) = (sorted[at.floor() as usize - 1], sorted[at.ceil() as usize - 1], at - at.floor());
         if low == high { low } else { (1.0 - part) * low + part * high }
     };
+    let mut distinct = sorted.clone();
+    distinct.dedup();
+    if distinct.len() < k {
+        return x.iter().map(|v| distinct.partition_point(|other| other < v)).collect();
+    }
     // Where values are equal, finer quantiles, without the lower bounds of the narrowest ranges.
     let mut bounds: Vec<f64> = Vec::new();
     for parts in k..=k.saturating_add(sorted.len()) {

@@ -31,7 +31,6 @@ use ndarray::{Array1, Array2, Axis, concatenate, s};
 use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::ops::AddAssign;
 
 /// The most Lloyd iterations over all samples. Such a pass takes as long as two EM iterations, because most samples are
 /// far from every narrow component; but EM needs three times as many iterations from centres that still move.
@@ -58,29 +57,32 @@ pub(super) struct Found {
     statistics: Statistics,
     /// The mixture behind the statistics; a component without samples keeps its parameters.
     assigner: Option<Mixture>,
-    /// The missing values, which the statistics count as the means of their columns.
-    gaps: Option<Gaps>,
 }
 
 impl Found {
+    /// Adds the variance of missing values, which the statistics count as the means of their columns: each varies about
+    /// as the observed values of its column.
+    fn new(statistics: Statistics, assigner: Option<Mixture>, gaps: Option<Gaps>) -> Self {
+        let statistics = match gaps {
+            Some(gaps) => statistics.with_variances(gaps.variances().view()),
+            None => statistics,
+        };
+        Self { statistics, assigner }
+    }
+
     pub fn into_mixture(self, options: &FitOptions, prior: Option<&ConjugatePrior>) -> Result<Mixture> {
         let FitOptions { reg_covar, covariance_type: model, .. } = *options;
         let assigner = self.assigner.map(|assigner| assigner.with_covariance_model(model)).transpose()?;
-        let mixture = match &assigner {
-            Some(assigner) => self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture,
-            None => self.statistics.to_mixture_of(model, reg_covar, prior)?,
-        };
-        with_gaps(mixture, self.gaps)
+        match &assigner {
+            Some(assigner) => Ok(self.statistics.into_update(assigner, reg_covar, &Freeze::default(), prior)?.mixture),
+            None => self.statistics.to_mixture_of(model, reg_covar, prior),
+        }
     }
 
     /// Returns the statistics, scaled to this weight.
     pub fn into_statistics(self, weight: f64) -> Statistics {
         let factor = weight / self.statistics.weight();
-        let statistics = self.statistics.scaled(factor);
-        match self.gaps {
-            Some(gaps) => statistics.with_variances(gaps.variances().view()),
-            None => statistics,
-        }
+        self.statistics.scaled(factor)
     }
 }
 
@@ -139,7 +141,7 @@ impl FitOptions {
                 let kind = self.covariance_type.form();
                 let statistics = Statistics::from_responsibilities(filled.view(), r.view(), kind)?;
                 let gaps = points.gaps(&statistics.means().to_owned());
-                Ok(Found { statistics, assigner: None, gaps })
+                Ok(Found::new(statistics, None, gaps))
             }
             InitParams::RandomFromData => {
                 let Rows { x, weights } = &subset.rows;
@@ -274,7 +276,7 @@ impl FitOptions {
         let statistics = Statistics::from_responsibilities(points.filled().view(), r.view(), kind)?;
         // Each component is about like all samples.
         let means = statistics.means().select(Axis(0), &[0]);
-        Ok(Found { statistics, assigner: None, gaps: points.gaps(&means) })
+        Ok(Found::new(statistics, None, points.gaps(&means)))
     }
 
     /// Returns a start at centres among some samples; passes over all samples improve them unless they `are_final`.
@@ -302,7 +304,7 @@ impl FitOptions {
                 None => assign(evaluator, &centres, narrow, self.covariance_type.form())?,
             };
         let gaps = points.gaps(&centres).map(|gaps| gaps.beside(assigner.variance(0, 0)));
-        Ok(Found { statistics, assigner: Some(assigner), gaps })
+        Ok(Found::new(statistics, Some(assigner), gaps))
     }
 }
 
@@ -316,23 +318,6 @@ fn random_rows(weights: &Array1<f64>, size: usize, rng: &mut ChaCha8Rng) -> Resu
 fn passes(n: usize, s: usize, k: usize, d: usize) -> usize {
     let work_per_pass = s.saturating_mul(k).saturating_mul(d).max(1);
     (FREE_WORK / work_per_pass).max(n / (2 * s))
-}
-
-/// Adds the variance of missing values, which the start counted as the means of their columns: each varies about as the
-/// observed values of its column. Gaps of one row apply to all components.
-fn with_gaps(mixture: Mixture, gaps: Option<Gaps>) -> Result<Mixture> {
-    let Some(gaps) = gaps else { return Ok(mixture) };
-    let added = gaps.variances();
-    let (k, d) = mixture.means().dim();
-    let of = |c: usize| added.row(c.min(added.nrows() - 1));
-    let mut covariances = mixture.covariances().clone();
-    match &mut covariances {
-        Covariances::Full(v) => v.outer_iter_mut().enumerate().for_each(|(c, mut v)| v.diag_mut().add_assign(&of(c))),
-        Covariances::Tied(v) => (0..k).for_each(|c| v.diag_mut().scaled_add(mixture.weights()[c], &of(c))),
-        Covariances::Diag(v) => v.outer_iter_mut().enumerate().for_each(|(c, mut v)| v.add_assign(&of(c))),
-        Covariances::Spherical(v) => v.iter_mut().enumerate().for_each(|(c, v)| *v += of(c).sum() / d as f64),
-    }
-    Mixture::new(mixture.weights().to_owned(), mixture.means().to_owned(), covariances)
 }
 
 /// Returns the variance of the narrow components that assign samples to `centres`, or `None` if all samples are equal.

@@ -52,7 +52,8 @@ pub trait ManyStarts<M>: Sync {
         None
     }
 
-    /// Returns the start of a run over these samples, or `None` if the engine finds it.
+    /// Returns the start of a run over these samples, or `None` if the engine finds it. Not asked for a run that a GPU
+    /// makes whole, nor for runs that take turns or that begin at [`Fitting::start`].
     ///
     /// # Errors
     /// An error ends the fit to this set.
@@ -203,16 +204,18 @@ pub fn fit_many<'f, M: Method>(
             let fit = match start {
                 Some(start) => course.one_run(evaluator.as_mut(), run, start, &mut { stop })?,
                 // All runs, which take turns, or the one with its own start.
-                None => Fit { run, ..course.fit(evaluator.as_mut(), &mut &one, &mut { stop })? },
+                None => course.fit(evaluator.as_mut(), &mut &one, &mut { stop })?,
             };
             if fit.stopped { Err(Error::Stopped) } else { Ok(fit) }
         };
         let made = |&run: &usize| {
-            let result = fit(run);
+            let mut result = fit(run);
+            // Runs that take turns end as one.
+            let of_best = result.as_mut().map_or(run, |fit| std::mem::replace(&mut fit.run, run));
             if !matches!(result, Err(Error::Stopped)) {
                 watch.ended(*set, &result);
             }
-            result
+            result.map(|fit| Fit { run: of_best, ..fit })
         };
         runs.iter().map(made).collect::<Vec<_>>()
     });

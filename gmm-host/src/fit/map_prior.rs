@@ -40,7 +40,7 @@ pub struct MapPrior {
     pub mean_precision: f64,
     /// m (K, D), or (1, D) for all components. Default: the mean of the samples.
     pub mean: Option<Array2<f64>>,
-    /// ν, above D − 1. Default D + 2.
+    /// ν, above −D − 1; a distribution if above D − 1. Default D + 2.
     pub degrees_of_freedom: Option<f64>,
     /// Ψ in the covariance type's shape for one component: (1, D, D), (D, D), (1, D) or (1,). Default: the covariance
     /// of the samples over K^(2/D), a K-th of their volume.

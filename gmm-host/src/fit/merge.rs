@@ -16,7 +16,7 @@ use ndarray::parallel::prelude::*;
 /// ln(|Σₐᵦ|/|Σₐ|) + πᵦ ln(|Σₐᵦ|/|Σᵦ|)], with Σₐᵦ the covariance of the two together.
 ///
 /// # Errors
-/// As [`Checked::fit`].
+/// As [`Checked::fit`]; [`Error::BadParameter`] with noise.
 pub fn merge_down(
     evaluator: &mut dyn Evaluator,
     model: &Checked<Fitting<Em>>,
@@ -24,6 +24,7 @@ pub fn merge_down(
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
+    model.method.check_no_noise("merging")?;
     let rank: Rank<'_, _, _> = &|evaluator, fit| criterion.candidate(evaluator, fit);
     let mut search = Search::new(rank);
     let mut fit = model.fit_with(evaluator, callback)?;
@@ -33,16 +34,12 @@ pub fn merge_down(
             return search.finish();
         }
         let merged = merge_closest(&mixture)?;
-        // The caller's initial parameters are for the first fit only.
-        let next = model.clone().into_inner().weights_init(None).means_init(None).precisions_init(None);
-        let params = next.n_components(merged.n_components()).start(merged);
-        fit = params.check()?.fit_with(evaluator, callback)?;
+        fit = model.restarted(merged).check()?.fit_with(evaluator, callback)?;
     }
 }
 
 /// Returns the mixture (K − 1) with its two closest components merged; K is at least two.
 fn merge_closest(mixture: &Mixture) -> Result<Mixture> {
-    mixture.check_no_noise("the merging")?;
     let k = mixture.n_components();
     let log_dets: Vec<f64> = (0..k).map(|c| mixture.log_det(c)).collect();
     let closest = (0..k)

@@ -105,7 +105,9 @@ fn clusters<T: Number>(
         return Err(Error::NoSuchRow { row, n_samples: k });
     }
     let mut of_cluster = vec![Vec::new(); k];
-    labels.iter().enumerate().for_each(|(i, &c)| of_cluster[c].push(i));
+    // A row without weight may be anywhere.
+    let counted = labels.iter().enumerate().filter(|(i, _)| weights.is_none_or(|weights| weights[*i] > 0.0));
+    counted.for_each(|(i, &c)| of_cluster[c].push(i));
     let (mut counts, mut centres) = (Array1::zeros(k), Array2::zeros((k, d)));
     let mut second = Covariances::zeros(covariance_type, k, d);
     for (c, cluster) in of_cluster.iter().enumerate() {
@@ -140,7 +142,7 @@ fn labels<T: Number>(
 ) -> Result<Vec<usize>> {
     let weights = checked(x, weights, k, uniforms)?;
     let (mut rows, d) = (rows_of(x), x.ncols());
-    let tol = T::from_f64(TOL) * centre(&mut rows, d);
+    let tol = T::from_f64(TOL) * centre(&mut rows, d, &weights);
     let seeds = seeds(&rows, d, &weights, k, uniforms);
     let points = Points::new(rows, d, weights, Distance::LessNorm);
     let centres = seeds.iter().flat_map(|&seed| points.row(seed)).copied().collect();
@@ -192,16 +194,21 @@ fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
     }
 }
 
-/// Subtracts from each column its mean; returns the mean of the columns' variances.
-fn centre<T: Number>(rows: &mut [T], d: usize) -> T {
-    let n = T::from_f64((rows.len() / d) as f64);
-    let means: Vec<T> = column_sums(rows, d, |v| v).into_iter().map(|sum| sum / n).collect();
+/// Subtracts from each column the mean of the rows with weight; returns the mean of the columns' variances.
+fn centre<T: Number>(rows: &mut [T], d: usize, weights: &[T]) -> T {
+    let counted = |rows: &[T]| -> Vec<T> {
+        let counted = rows.chunks_exact(d).zip(weights).filter(|(_, w)| **w > T::zero());
+        counted.flat_map(|(row, _)| row).copied().collect()
+    };
+    let with_weight = counted(rows);
+    let n = T::from_f64((with_weight.len() / d) as f64);
+    let means: Vec<T> = column_sums(&with_weight, d, |v| v).into_iter().map(|sum| sum / n).collect();
     for row in rows.chunks_exact_mut(d) {
         for (v, mean) in row.iter_mut().zip(&means) {
             *v -= *mean;
         }
     }
-    let squares = column_sums(rows, d, |v| v * v);
+    let squares = column_sums(&counted(rows), d, |v| v * v);
     squares.into_iter().fold(T::zero(), |sum, v| sum + v / n) / T::from_f64(d as f64)
 }
 
@@ -414,6 +421,18 @@ mod tests {
         assert_eq!(scatter[0], 35.0);
         let wrong = statistics(View::F64(x.view()), None, &[0, 0, 3, 0], 3, CovarianceType::Diag);
         assert!(matches!(wrong, Err(Error::NoSuchRow { row: 3, n_samples: 3 })));
+    }
+
+    /// Rows without weight may be anywhere.
+    #[test]
+    fn rows_without_weight_change_nothing() {
+        let x = array![[1e20, 1e20], [1.0, 2.0], [1.5, 2.5], [9.0, 8.0], [9.5, 8.0]];
+        let weights = array![0.0, 1.0, 1.0, 1.0, 1.0];
+        let labels = kmeans(View::F64(x.view()), Some(weights.view()), 2, &[0.1, 0.4, 0.8]).unwrap();
+        assert!(labels[1] == labels[2] && labels[3] == labels[4] && labels[1] != labels[3], "{labels:?}");
+        let of = |x, weights, labels| statistics(View::F64(x), weights, labels, 1, CovarianceType::Full).unwrap();
+        let few = x.slice(ndarray::s![1.., ..]);
+        assert_eq!(of(x.view(), Some(weights.view()), &[0; 5]), of(few, None, &[0; 4]));
     }
 
     #[test]

@@ -247,7 +247,7 @@ type Improve<'a, M> = &'a mut dyn FnMut(
 /// iterations over some samples is taken. K are tried in ascending order. `callback` sees the additional run as a fit.
 ///
 /// # Errors
-/// As [`select`]; [`Error::BadParameter`] with frozen parameters.
+/// As [`select`]; [`Error::BadParameter`] with noise or frozen parameters.
 pub fn grow(
     evaluator: &mut dyn Evaluator,
     params: &GaussianMixtureParams,
@@ -256,6 +256,7 @@ pub fn grow(
     criterion: Criterion,
     callback: Callback<'_>,
 ) -> Result<Selection> {
+    params.method.check_no_noise("growing")?;
     if params.options.freeze != Freeze::default() {
         return Err(Error::BadParameter {
             name: "freeze",

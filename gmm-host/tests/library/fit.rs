@@ -1,9 +1,9 @@
 //! Fits: their rules, their starts, and how they end.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, DataFacts,
-    Description, Error, Evaluator, Fit, Freeze, GaussianMixtureParams, InitParams, Iteration, Mixture, Predict, Result,
-    Rows, Samples, ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
+    ChunkedEvaluator, CovarianceType, Covariances, CpuEvaluator, Criterion, DataFacts, Description, Error, Evaluator,
+    Fit, Freeze, GaussianMixtureParams, InitParams, Iteration, Mixture, Predict, Result, Rows, Samples,
+    ShardedEvaluator, Statistics, StepwiseEm, grow, merge_down, select,
 };
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, array, s};
 use std::ops::ControlFlow;
@@ -643,6 +643,8 @@ fn halving_drops_the_runs_that_are_behind() {
         dropped += iterations.iter().zip(&whole).filter(|(n, whole)| **n < whole.len()).count();
         let [one, three] = [1, 3].map(|n| with_threads(n, || halving.fit(&x).unwrap()));
         assert_eq!((one.run, &one.mixture, &one.lower_bounds), (three.run, &three.mixture, &three.lower_bounds));
+        let many = halving.fit_many(&[Samples::from_f64(x.view()).unwrap()], &());
+        assert_eq!(many[0].as_ref().unwrap().run, one.run);
         // The first iteration of the second run ends it with the first run as the best so far.
         let first = &mut |i: &Iteration<'_>| if i.run == 0 { go(i) } else { ControlFlow::Break(()) };
         let stopped = halving.fit_with(&mut e, first).unwrap();
@@ -652,22 +654,6 @@ fn halving_drops_the_runs_that_are_behind() {
         assert!(matches!(resumed, Err(Error::BadParameter { name: "halving", .. })));
     }
     assert!(dropped > 8, "{dropped}");
-}
-
-#[test]
-fn halving_drops_runs_of_variational_inference() {
-    let x = blobs(3, 300, 2);
-    let p = BayesianGaussianMixtureParams::new(6).n_init(8).init_params(InitParams::Random).max_iter(40);
-    let mut whole: Vec<Vec<f64>> = vec![Vec::new(); 8];
-    let mut e = reference(x.view());
-    watched(&p.clone().check().unwrap(), &mut e, |i| whole[i.run].push(i.lower_bound));
-    let (best, iterations) = halved(&whole);
-    let mut n = 0;
-    let fit = watched(&p.clone().halving(true).check().unwrap(), &mut e, |_| n += 1);
-    assert_eq!((fit.run, &fit.lower_bounds, n), (best, &whole[best], iterations.iter().sum::<usize>()));
-    assert!(n < whole.iter().map(Vec::len).sum());
-    let resumed = p.halving(true).resume(fit, None).check();
-    assert!(matches!(resumed, Err(Error::BadParameter { name: "halving", .. })));
 }
 
 #[test]
@@ -690,6 +676,13 @@ fn growing_is_never_worse_than_starts_alone() {
             let tol = 1e-6 * x.nrows() as f64;
             assert!(grown.log_likelihood >= alone.log_likelihood - tol, "{t}: {grown:?}, {alone:?}");
             better += usize::from(grown.log_likelihood > alone.log_likelihood + 1e-3 * x.nrows() as f64);
+        }
+        if t == CovarianceType::Tied {
+            // A precision that is valid for every K is for the first start only.
+            let given = p.clone().n_components(2).covariance_type(t).precisions_init(Covariances::Tied(Array2::eye(3)));
+            let given = given.check().unwrap();
+            let before = mixture(1, t, 1, 3, 0.0);
+            assert!(given.grown_start(before, &mut e).unwrap().is_some());
         }
         let on = |n: usize| {
             let mut e = CpuEvaluator::new(Samples::from_f64(x.view()).unwrap()).unwrap();

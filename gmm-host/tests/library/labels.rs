@@ -190,6 +190,19 @@ fn draws_are_those_without_labels() {
     assert_eq!(found.iter().map(|d| d.row).collect::<Vec<_>>(), expected.iter().map(|d| d.row).collect::<Vec<_>>());
 }
 
+/// The derivative by a weight of zero is that by a tiny one.
+#[test]
+fn the_gradient_by_a_weight_of_zero_heeds_labels() {
+    let x = blobs(13, 60, 2);
+    let mut data = on_the_cpu(&x, &None, Labels::new(&[Some(0), None, None].repeat(20), 2).unwrap());
+    let covariances = Covariances::Spherical(array![30.0, 50.0]);
+    let mut of = |weights| {
+        let mixture = Mixture::new(weights, array![[0.0, 0.0], [1.0, 2.0]], covariances.clone()).unwrap();
+        mixture.gradient(&mut data as &mut dyn Evaluator).unwrap().weights
+    };
+    assert_all_close("weights", of(array![1.0, 0.0]), of(array![1.0 - 1e-12, 1e-12]), 1e-9, 1.0);
+}
+
 #[test]
 fn what_does_not_fit_is_an_error() {
     let x = blobs(12, 20, 2);

@@ -128,6 +128,8 @@ fn hierarchies_are_those_of_mclust() {
     let tree = Hierarchy::new(x.view(), CovarianceModel::VVV, Transformation::ScaledSvd).unwrap();
     assert_eq!(tree.mergers[0], (101, 142));
     assert!(Hierarchy::new(x.view(), CovarianceModel::VEV, Transformation::None).is_err());
+    let one = Hierarchy::new(x.slice(ndarray::s![..1, ..]), CovarianceModel::VVV, Transformation::ScaledSvd).unwrap();
+    assert_eq!(one.classes(1), [0]);
 }
 
 /// Every merger of EII and EEE is the cheapest of all pairs, by its cost computed anew.
@@ -174,6 +176,8 @@ fn one_feature_begins_at_the_classes_of_mclust() {
     let x = array![1.0, 0.5, 0.5, 0.5, 0.25, 0.5, 1.25, 1.5, 0.25, 1.0, 0.0, 0.75, 1.5, 1.0, 0.75];
     assert_eq!(quantile_classes(x.view(), 3), [2, 1, 1, 1, 0, 1, 2, 2, 0, 2, 0, 1, 2, 2, 1]);
     assert_eq!(quantile_classes(x.view(), 4), [3, 1, 1, 1, 0, 1, 3, 3, 0, 3, 0, 2, 3, 3, 2]);
+    // Fewer values than classes.
+    assert_eq!(quantile_classes(array![7.0, 5.0, 7.0, 6.0].view(), 4), [2, 0, 2, 1]);
 }
 
 /// mclustBIC(iris) for G = 2…5, a line each, in the order of [`OF_IRIS`].
@@ -251,6 +255,15 @@ fn fits_of_every_model_keep_its_parts() {
                     same(c, of_parts, fit.mixture.matrix(c)[[i, j]]);
                 }
             }
+        }
+
+        // A start is within the model, with missing values too, and with one mean.
+        let holes = with_holes(8, x.clone(), 0.3);
+        let short = params.clone().max_iter(3);
+        let of_holes = short.clone().fit(Samples::with_missing(holes.view()).unwrap()).unwrap();
+        let of_one_mean = short.freeze("means=equal".parse().unwrap()).fit(&x).unwrap();
+        for bounds in [of_holes.lower_bounds, of_one_mean.lower_bounds] {
+            assert_rises(model.name(), &bounds, |_| if model == CovarianceModel::VVE { 1.0 } else { 1e-12 });
         }
 
         let narrow = x.mapv(|v| v as f32);

@@ -68,7 +68,10 @@ fn missing_values_and_projections_agree_with_the_reference() {
     for (c, projected) in [(4, false), (3, true), (1, true), (4, true)] {
         let mut x = normal(c as u64, n, c, 0.0);
         x.map_inplace(|v| *v = if rng.random::<f64>() < 0.25 { f64::NAN } else { *v });
-        let projection = Array3::from_shape_simple_fn((n, c, d), || rng.sample::<f64, _>(StandardNormal));
+        let mut projection = Array3::from_shape_simple_fn((n, c, d), || rng.sample::<f64, _>(StandardNormal));
+        // These rows say nothing.
+        x.row_mut(3).fill(f64::NAN);
+        projection.index_axis_mut(Axis(0), 4).fill(0.0);
         let variances = Array2::from_shape_simple_fn((n, c), || rng.random_range(0.1..2.0));
         let mut noise = Noise::variances(variances.view()).unwrap();
         if projected {
@@ -81,6 +84,9 @@ fn missing_values_and_projections_agree_with_the_reference() {
             let mut truth = NoisyReference::new(samples.reborrow());
             assert_same(&format!("{c} {projected} {t}"), &mut cpu, &mut truth, &m, 1e-10);
         }
+        let guesses = CpuEvaluator::new(samples.reborrow()).unwrap().rows(&[3, 4]).unwrap().x;
+        assert!(guesses.row(0).iter().all(|v| v.is_nan()));
+        assert!(!projected || guesses.row(1).iter().all(|v| v.is_nan()));
     }
 }
 
@@ -154,6 +160,27 @@ fn common_noise_adds_to_the_covariances() {
     let samples = with_noise(x.view(), Noise::common(s).unwrap());
     let scores = load(Device::Cpu, samples, &LoadOptions::new()).unwrap().score_samples(&m).unwrap();
     assert_all_close("scores", scores, reference(x.view()).score_samples(&wide).unwrap(), 1e-12, 1.0);
+}
+
+/// Of an ill-conditioned covariance the M-step keeps the variance across its long axis.
+#[test]
+fn a_narrow_covariance_keeps_its_digits() {
+    let (length, n) = (1e4, 2000);
+    let x = normal(1, n, 2, 0.0);
+    let measured =
+        Array2::from_shape_fn((n, 2), |(i, j)| length * x[[i, 0]] + if j == 0 { 1.0 } else { -1.0 } * x[[i, 1]]);
+    let variances = Array2::from_elem((n, 2), 0.25);
+    let (same, other) = (length * length + 1.0, length * length - 1.0);
+    let covariances = Covariances::Full(array![[[same, other], [other, same]]]);
+    let m = Mixture::new(array![1.0], array![[0.0, 0.0]], covariances).unwrap();
+    let samples = with_noise(measured.view(), Noise::variances(variances.view()).unwrap());
+    let across = |data: &mut dyn Evaluator| {
+        let found = data.statistics(&m).unwrap().to_mixture(0.0).unwrap().matrix(0);
+        found[[0, 0]] - 2.0 * found[[0, 1]] + found[[1, 1]]
+    };
+    let cpu = across(&mut CpuEvaluator::new(samples.reborrow()).unwrap());
+    // The entries of the covariance are rounded by 2⁻⁵² of 10⁸.
+    assert_close("variance", cpu, across(&mut NoisyReference::new(samples)), 1e-6, 1.0);
 }
 
 #[test]

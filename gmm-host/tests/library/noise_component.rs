@@ -1,12 +1,12 @@
 //! The component for noise, against R's mclust 6.0.0 (R 4.2.2) and against the formulas.
 use crate::common::noise_component::assert_noise_agrees;
-use crate::common::{BACKENDS, assert_rises, blobs};
+use crate::common::{BACKENDS, assert_rises, blobs, go, reference};
 use crate::models::iris;
 use gmm_host::{
-    CovarianceModel, CpuEvaluator, Evaluator, GaussianMixtureParams, InitParams, Me, NoiseComponent, Predict, Samples,
-    Standardization, Statistics, me, noise_of,
+    CovarianceModel, Covariances, CpuEvaluator, Criterion, Evaluator, GaussianMixtureParams, InitParams, Me,
+    NoiseComponent, Predict, Samples, Standardization, Statistics, grow, me, merge_down, noise_of,
 };
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Array3, Axis, array};
 
 /// Of mclust, from the species but rows 0, 9, 41, 99 and 118, which begin as noise: the last log-likelihood, the
 /// iterations, the weight of the noise, and the number of parameters.
@@ -123,6 +123,38 @@ fn noise_begins_at_rows_or_at_a_share() {
 }
 
 #[test]
+fn a_start_with_noise_heeds_the_options() {
+    let x = with_outliers();
+    let params = GaussianMixtureParams::new(3).noise(NoiseComponent::default());
+    let start = params.fit(&x).unwrap().mixture;
+    let params = params.start(start.clone()).max_iter(0).covariance_type(CovarianceModel::VEV);
+    let of_model = params.clone().freeze("weights=equal".parse().unwrap()).fit(&x).unwrap().mixture;
+    assert_eq!((of_model.covariance_model(), of_model.noise()), (CovarianceModel::VEV, start.noise()));
+    let share = start.weights()[3];
+    assert!(of_model.weights().iter().take(3).all(|w| (w - (1.0 - share) / 3.0).abs() < 1e-15));
+    assert_eq!(of_model.weights()[3], share);
+    assert_eq!(params.noise(None).fit(&x).unwrap().mixture.n_components(), 3);
+}
+
+/// The noise has lost its samples, and one of two components collapses onto equal rows.
+#[test]
+fn a_component_that_collapses_beside_vanished_noise_is_retained() {
+    let mut x = blobs(3, 60, 2);
+    x.slice_mut(ndarray::s![50.., ..]).fill(70.0);
+    let params = GaussianMixtureParams::new(2).reg_covar(0.0).max_iter(5).weights_init(array![0.8, 0.2]);
+    let params = params.means_init(array![[0.0, 0.0], [70.0, 70.0]]);
+    let params =
+        params.precisions_init(Covariances::Full(Array3::from_shape_fn(
+            (2, 2, 2),
+            |(_, i, j)| {
+                if i == j { 0.01 } else { 0.0 }
+            },
+        )));
+    let noise = NoiseComponent { volume: Some(1e30), ..NoiseComponent::default() };
+    assert_eq!(params.noise(noise).fit(&x).unwrap().retained, [1]);
+}
+
+#[test]
 fn drawn_noise_lies_within_its_bounds() {
     let x = with_outliers();
     let mixture = GaussianMixtureParams::new(3).noise(NoiseComponent::default()).fit(&x).unwrap().mixture;
@@ -153,6 +185,11 @@ fn bad_noise_is_named() {
     let constant = Array2::from_shape_fn((20, 2), |(i, j)| if j == 0 { 1.0 } else { i as f64 });
     let error = GaussianMixtureParams::new(2).noise(default()).fit(&constant).unwrap_err().to_string();
     assert!(error.contains("column constant"), "{error}");
+    let (params, mut data) = (GaussianMixtureParams::new(2).noise(default()), reference(x.view()));
+    let grown = grow(&mut data, &params, &[1, 2], &[CovarianceModel::VVV], Criterion::Bic, &mut go).unwrap_err();
+    assert!(grown.to_string().contains("growing"), "{grown}");
+    let merged = merge_down(&mut data, &params.check().unwrap(), 1, Criterion::Bic, &mut |_| unreachable!());
+    assert!(merged.unwrap_err().to_string().contains("merging"));
     let mut with_gap = x.clone();
     with_gap[[3, 1]] = f64::NAN;
     let mut evaluator = CpuEvaluator::new(Samples::with_missing(with_gap.view()).unwrap()).unwrap();

@@ -137,6 +137,11 @@ fn highest_density_ends_for_hard_mixtures() {
         // Means 10¹² standard deviations from 0 leave an end only four digits after the point.
         assert!((sum - 0.9).abs() < 1e-4, "{sum} in {region:?}");
     }
+    // The middle of two means is rounded by much of their distance.
+    for i in 1..1000 {
+        let m = line(&[0.5, 0.5], &[1.7e9, 1.7e9 + 1e-3 * f64::from(i)], &[0.5, 60.0]);
+        assert!(!m.hdr(0.5).unwrap().intervals.is_empty(), "{i}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The score function, against differences of log-densities.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, LoadOptions, Mixture,
-    Predict, Samples, load,
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, Device, Error, Evaluator, LoadOptions, Mixture, Noise,
+    Predict, Samples, load, load_chunks,
 };
 use ndarray::{Array2, ArrayView1, Axis, array, concatenate, s};
 
@@ -96,6 +96,15 @@ fn what_cannot_be_is_an_error() {
     let m = mixture(1, CovarianceType::Diag, 2, 3, 0.0);
     let wrong = m.score_function(&array![[1.0, 2.0]]).unwrap_err();
     assert!(matches!(wrong, Error::ShapeMismatch { .. }), "{wrong}");
+    let x = normal(5, 600, 3, 0.0);
+    let samples = Samples::from_f64(x.view()).unwrap().with_noise(Noise::common(Array2::eye(3)).unwrap()).unwrap();
+    let within = load(Device::Cpu, samples.reborrow(), &LoadOptions::default().memory(1)).unwrap();
+    let read = |rows| Ok(samples.rows(rows));
+    let chunks = load_chunks(Device::Cpu, (600, 3), 300, read, &LoadOptions::new()).unwrap();
+    for mut data in [within, Box::new(chunks)] {
+        let noisy = m.score_function(data.as_mut()).unwrap_err();
+        assert!(matches!(noisy, Error::Unsupported { .. }), "{noisy}");
+    }
 }
 
 /// Where the density is zero in float64, the slope is that of the nearest component.

@@ -191,6 +191,15 @@ fn a_prior_in_the_units_of_the_data_is_that_of_standardised_samples() {
 }
 
 #[test]
+fn initial_parameters_of_more_columns_are_refused_in_other_units() {
+    let x = blobs(5, 30, 2);
+    let standard = Standardization::of(&Samples::from_f64(x.view()).unwrap()).unwrap();
+    let precisions = gmm_host::Covariances::Diag(Array2::ones((2, 3)));
+    let params = GaussianMixtureParams::new(2).covariance_type(CovarianceType::Diag).precisions_init(precisions);
+    assert!(matches!(params.standardized(&standard), Err(Error::ShapeMismatch { .. })));
+}
+
+#[test]
 fn options_are_named_as_they_are_serialised() {
     assert!(FitOptions::NAMES.contains(&"halving") && Em::NAMES.contains(&"prior"));
     #[cfg(feature = "serde")]

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 
 from . import _core
-from ._arrays import Floats, Self, checked_weights, n_threads, na_as_nan, refuse_non_finite
+from ._arrays import Floats, Self, checked_weights, n_threads, numbers_of, refuse_non_finite
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count, seed_of, set_parameters
@@ -95,13 +95,7 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
     def _targets(self, y: Any, x: Floats) -> Floats:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None: give the targets of each sample")
-        targets: Floats = check_array(
-            na_as_nan(on_host(y)),
-            dtype=[np.float64, np.float32],
-            ensure_2d=False,
-            ensure_all_finite="allow-nan" if self.missing else True,
-            input_name="y",
-        )
+        targets: Floats = numbers_of(y, "y", [np.float64, np.float32], "allow-nan" if self.missing else True, ensure_2d=False)
         check_consistent_length(x, targets)
         return targets
 

@@ -34,9 +34,10 @@ def evaluate(shift):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_children_of_a_fork_compute():
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_children_of_a_fork_compute(n_jobs):
     global LIKELIHOOD
-    LIKELIHOOD = Likelihood(x_of(100_000), device="cpu")
+    LIKELIHOOD = Likelihood(x_of(100_000), device="cpu", n_jobs=n_jobs)
     expected = [evaluate(shift) for shift in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(evaluate, range(4)).get(60) == expected

@@ -552,7 +552,9 @@ def test_errors_of_the_command_are_one_message(folder):
             "error: rows 3500 to 4199 of nan.npy: Input X contains NaN",
         ),
         ("fit", "x.npy", "-k", 9999, "-o", "m.json"): (1, "error: Expected n_samples >= n_components"),
-        ("fit", "x.npy", "-k", 2, "-o", "nowhere/m.json"): (1, "error: nowhere/m.json"),
+        # Before anything is read.
+        ("fit", "none.npy", "-k", 2, "-o", "nowhere/m.json"): (1, "error: nowhere/m.json"),
+        ("select", "none.npy", "-k", "1:3", "-o", "nowhere/m.json"): (1, "error: nowhere/m.json"),
         ("score", "none.json", "x.npy"): (1, "error: none.json"),
         ("predict", "none.json", "x.npy", "-o", "l.txt"): (2, "must end in .npy"),
         ("fit", "x.npy", "-k", 0, "-o", "m.json"): (2, "invalid value '0' for '--n-components <K>': must be a whole number above 0"),

@@ -83,6 +83,16 @@ def test_ctrl_c_ends_a_fit_and_leaves_a_mixture():
     assert gm.n_iter_ >= 1 and np.isfinite(gm.score(x[:100]))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_ends_a_start():
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    gm = GaussianMixture(200, covariance_type="diag", random_state=0)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        gm.fit(x_of(400_000))
+    assert not hasattr(gm, "means_")
+
+
 def test_several_threads_fit_at_once():
     found = {}
     threads = [threading.Thread(target=lambda s=s: found.update({s: fit(s)})) for s in range(3)]

@@ -57,6 +57,15 @@ pub fn view<'a, T: Element, D: Dimension>(x: &'a Bound<'_, PyArray<T, D>>) -> Ar
     unsafe { x.as_array() }
 }
 
+/// Returns a view that outlives its borrow of the array object.
+///
+/// # Safety
+/// The array must live as long as the view is used.
+pub unsafe fn outliving<'a, T, D: Dimension>(view: ArrayView<'a, T, D>) -> ArrayView<'static, T, D> {
+    // SAFETY: only the lifetime differs, which the caller guarantees.
+    unsafe { std::mem::transmute::<ArrayView<'a, T, D>, ArrayView<'static, T, D>>(view) }
+}
+
 /// Returns numbers of any kind and shape as float64, row-major.
 pub fn numbers(x: &Bound<'_, PyAny>) -> PyResult<ArrayD<f64>> {
     let own = |x: &Bound<'_, PyArrayDyn<f64>>| {

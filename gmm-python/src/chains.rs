@@ -17,7 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The chains start at the best of this many fits by EM, as in the command `gmm mcmc`.
@@ -90,8 +90,9 @@ struct Inner {
 pub struct Chains(Mutex<Inner>);
 
 impl Chains {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Calls `work` with the run, without the GIL: `advance`, which needs the GIL now and then, may have the lock.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> T + Send) -> PyResult<T> {
+        compute(py, || work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -121,7 +122,7 @@ impl Chains {
             samples = samples.with_shared_weights(weights.into_shared()).map_err(exception)?;
         }
         // SAFETY: the run keeps the arrays as long as the samples.
-        let noise = noise.map(|noise| unsafe { noise.borrow() }).transpose()?;
+        let noise = noise.map(|noise| unsafe { noise.copied()?.borrow() }).transpose()?;
         let mut of_noise = Vec::new();
         if let Some(noise::Borrowed { noise, arrays }) = noise {
             samples = samples.with_noise(noise).map_err(exception)?;
@@ -136,9 +137,7 @@ impl Chains {
     /// draws are made, and the exception that ended the run.
     #[pyo3(signature = (callback=None))]
     fn advance(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<(bool, Option<PyErr>)> {
-        compute(py, || {
-            let mut inner = self.lock();
-            let Inner { model, evaluator, run, .. } = &mut *inner;
+        self.with(py, |Inner { model, evaluator, run, .. }| {
             let mut posterior = Posterior::new(model, evaluator.as_mut()).map_err(sampler_exception)?;
             let (mut error, mut last_look) = (None, Instant::now());
             let outcome = run.advance(&mut posterior, |progress| {
@@ -160,22 +159,23 @@ impl Chains {
     }
 
     /// Returns the draws so far of a variable (C, S, …) or of a statistic (C, S).
-    fn draws(&self, name: &str) -> PyResult<NumbersD> {
-        let draws = self.lock().run.draws(name);
+    fn draws(&self, py: Python<'_>, name: &str) -> PyResult<NumbersD> {
+        let draws = self.with(py, |inner| inner.run.draws(name))?;
         let draws = draws.ok_or_else(|| PyValueError::new_err(format!("no variable has the name '{name}'")))?;
         Ok(NumPy(draws))
     }
 
-    fn names(&self) -> (Vec<String>, Vec<&'static str>) {
-        let inner = self.lock();
-        let variables = inner.model.variables().into_iter().map(|v| v.name).collect();
-        (variables, inner.run.settings().sampler.statistics().to_vec())
+    fn names(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<&'static str>)> {
+        self.with(py, |inner| {
+            let variables = inner.model.variables().into_iter().map(|v| v.name).collect();
+            (variables, inner.run.settings().sampler.statistics().to_vec())
+        })
     }
 
     /// Returns a table as text, the reasons to distrust the draws, and a row of numbers for each parameter.
     #[allow(clippy::type_complexity)] // A tuple in Python.
     fn summary(&self, py: Python<'_>) -> PyResult<(String, Vec<String>, Vec<(String, Vec<f64>)>)> {
-        let summary = compute(py, || self.lock().run.summary())?;
+        let summary = self.with(py, |inner| inner.run.summary())?;
         let row = |r: &gaussmix::mcmc::Row| {
             let numbers = vec![r.mean, r.mcse, r.std, r.q5, r.median, r.q95, r.ess_bulk, r.ess_tail, r.r_hat];
             (r.name.clone(), numbers)
@@ -183,22 +183,17 @@ impl Chains {
         Ok((summary.to_string(), summary.warnings(), summary.rows.iter().map(row).collect()))
     }
 
-    #[getter]
-    fn drawn(&self) -> usize {
-        self.lock().run.drawn()
-    }
-
-    fn set_draws(&self, draws: usize) -> PyResult<()> {
-        let mut inner = self.lock();
-        check_draws(&inner.model, inner.run.settings(), draws)?;
-        inner.run.set_draws(draws).map_err(sampler_exception)
+    fn set_draws(&self, py: Python<'_>, draws: usize) -> PyResult<()> {
+        self.with(py, |inner| {
+            check_draws(&inner.model, inner.run.settings(), draws)?;
+            inner.run.set_draws(draws).map_err(sampler_exception)
+        })?
     }
 
     /// Writes the files of the command `gmm mcmc`.
     #[pyo3(signature = (prefix, overwrite=false))]
     fn save(&self, py: Python<'_>, prefix: PathBuf, overwrite: bool) -> PyResult<Vec<PathBuf>> {
-        compute(py, || {
-            let inner = self.lock();
+        self.with(py, |inner| {
             check_outputs(&prefix, inner.run.settings().chains, overwrite).map_err(sampler_exception)?;
             inner.run.save(&prefix).map_err(sampler_exception)
         })?

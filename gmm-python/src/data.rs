@@ -1,5 +1,5 @@
 //! Samples resident in a device, and computations over them.
-use crate::arrays::{self, Matrix, NumPy, Numbers1, Numbers2, Numbers3, NumbersD, view};
+use crate::arrays::{self, Matrix, NumPy, Numbers1, Numbers2, Numbers3, NumbersD, outliving, view};
 use crate::errors::exception;
 use crate::fit::{Fit, OfPython, ToPython as _, fitting, in_units, is_variational, run};
 use crate::gpu::{GpuArray, Place};
@@ -61,15 +61,6 @@ pub fn dim(x: View<'_>) -> (usize, usize) {
         View::F32(x) => x.dim(),
         View::F64(x) => x.dim(),
     }
-}
-
-/// Returns a view that outlives its borrow of the array object.
-///
-/// # Safety
-/// The array must live as long as the view is used.
-unsafe fn outliving<'a, T>(view: ArrayView2<'a, T>) -> ArrayView2<'static, T> {
-    // SAFETY: only the lifetime differs, which the caller guarantees.
-    unsafe { std::mem::transmute::<ArrayView2<'a, T>, ArrayView2<'static, T>>(view) }
 }
 
 impl Data {

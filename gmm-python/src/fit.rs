@@ -283,6 +283,12 @@ impl<M: ToPython> Starts<M> for PythonStarts<'_> {
         Ok(start)
     }
 
+    fn check(&mut self, run: usize) -> Result<()> {
+        // A later run leaves the mixture of those before it, so its start ends first.
+        let look = if run == 0 { Python::attach(|py| py.check_signals()) } else { Ok(()) };
+        look.map_err(|exception| Error::Load(Box::new(exception)))
+    }
+
     fn end(&mut self, fit: &gaussmix::fit::Fit<M>) {
         self.tell("end", (fit.lower_bound() - shift(&fit.mixture, self.units), fit.converged));
     }

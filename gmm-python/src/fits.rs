@@ -1,15 +1,15 @@
 //! The results of many fits.
 use crate::arrays::{Matrix, NumPy};
-use crate::data::checked;
+use crate::data::{checked, dim, numbers};
 use crate::errors::exception;
 use crate::fit::{Fit, ToPython};
-use crate::threads::compute_beside;
-use gaussmix::Error;
+use crate::threads::interruptible_in;
 use gaussmix::data::{Samples, View};
 use gaussmix::device::Device;
 use gaussmix::evaluator::{Evaluator, evaluate_each};
 use gaussmix::fit::{FittedModel as _, Regularized};
 use gaussmix::model::CovarianceType;
+use gaussmix::{Error, Interrupt};
 use ndarray::Array1;
 use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -271,7 +271,9 @@ impl Fits {
         let work = || {
             let sets = sets(&all(x, None, of.missing)?, &of.ranges)?;
             let work = |set: usize| (sets[set].n_samples() * t.multiply_adds(k, d)) as f64;
+            let interrupt = Interrupt::current();
             let values = evaluate_each(&sets, device, work, |set, open| {
+                interrupt.check()?;
                 match of.fits.get(set).and_then(|fit| self.fits.get(*fit)) {
                     Some(Ok(fit)) => evaluate(fit, open()?.as_mut()),
                     _ => Ok(vec![failed; sets[set].n_samples()]),
@@ -280,7 +282,6 @@ impl Fits {
             let values: gaussmix::Result<Vec<Vec<T>>> = values.into_iter().collect();
             Ok(values?.concat())
         };
-        let (values, ()): (gaussmix::Result<Vec<T>>, _) = compute_beside(py, of.threads, work, || ())?;
-        values.map_err(exception).map(NumPy)
+        interruptible_in(py, of.threads, numbers(dim(x)).saturating_mul(k), work)?.map_err(exception).map(NumPy)
     }
 }

@@ -264,20 +264,6 @@ impl HiddenMarkov {
         Ok((Self(learned.0), SequenceStream(stream), learned.1))
     }
 
-    #[pyo3(signature = (n_samples, seed, start=None))]
-    fn sample(
-        &self,
-        py: Python<'_>,
-        n_samples: usize,
-        seed: u64,
-        start: Option<usize>,
-    ) -> PyResult<Pair<Array2<f64>, Vec<i64>>> {
-        let drawn = interruptible(py, n_samples, || self.0.sample(n_samples, seed, start))?;
-        let (x, states) = drawn.map_err(hmm_exception)?;
-        let states: Vec<i64> = states.into_iter().map(|state| state as i64).collect();
-        Ok((NumPy(x), NumPy(states)))
-    }
-
     /// Reads a JSON file: a model, the names of its features, and the history of a fit up to it.
     #[staticmethod]
     fn read(path: PathBuf) -> PyResult<(Self, Option<Vec<String>>, Vec<f64>)> {

@@ -28,6 +28,7 @@ use gaussmix::model::CovarianceModel;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// A device: its name, its description, and the reason why it cannot be used.
 type Found = (String, Option<String>, Option<String>);
@@ -65,6 +66,12 @@ fn check_memory(what: &str, shape: Vec<u128>, element: usize, remedy: &str) -> P
     gaussmix::memory::check(what, &shape, element, remedy).map_err(errors::exception)
 }
 
+/// Raises the exception for a file of a model that cannot be written, and changes nothing there.
+#[pyfunction]
+fn check_output(path: PathBuf) -> PyResult<()> {
+    gaussmix::io::ModelOutput::create(path).map(drop).map_err(errors::file_exception)
+}
+
 /// Runs the command `gmm` with its arguments, by default those of the process, and returns its exit code.
 #[pyfunction]
 #[pyo3(signature = (arguments=None))]
@@ -88,7 +95,7 @@ mod _core {
     use super::{
         arrays::{covariance_form, covariance_models, has_prior, needs_one_unit},
         chains::Chains,
-        check_memory,
+        check_memory, check_output,
         data::{Data, denoise, impute, mean_score},
         devices,
         errors::{IllDefinedError, NonFiniteError, OutOfRangeError, TooFewSamplesError},
@@ -106,7 +113,7 @@ mod _core {
         run_program,
         standard::Standardization,
         start::{
-            hierarchy, hierarchy_classes, kmeans, kmeans_plusplus, kmeans_statistics, mixture_of_clusters, n_uniforms,
+            hierarchy, hierarchy_classes, kmeans_plusplus, kmeans_statistics, mixture_of_clusters, n_uniforms,
             quantile_classes,
         },
         statistics::{Statistics, check_freeze},

@@ -249,22 +249,6 @@ impl Mixture {
         with_noise(gaussmix::model::Mixture::from_precisions(weights, means, product(&factor)).map_err(exception)?)
     }
 
-    /// Builds a mixture from precisions in the shape of the covariance type.
-    #[staticmethod]
-    fn from_precisions(
-        weights: &Bound<'_, PyAny>,
-        means: &Bound<'_, PyAny>,
-        precisions: &Bound<'_, PyAny>,
-        covariance_type: &str,
-    ) -> PyResult<Self> {
-        let means = arrays::matrix("means", means)?;
-        let (k, d) = means.dim();
-        let precisions = arrays::covariances(arrays::covariance_type(covariance_type)?, k, d, numbers(precisions)?)?;
-        gaussmix::model::Mixture::from_precisions(arrays::vector("weights", weights)?, means, precisions)
-            .map(Self::from)
-            .map_err(exception)
-    }
-
     /// Reads a model and the record of its fit.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<(Self, Bound<'_, PyAny>)> {

@@ -1,8 +1,8 @@
 //! The noise of samples, borrowed from Python's arrays.
-use crate::arrays::{plain, view};
+use crate::arrays::{outliving, plain, view};
 use crate::errors::exception;
 use gaussmix::data::Noise;
-use ndarray::{ArrayView, Dimension, Ix2, Ix3};
+use ndarray::{Ix2, Ix3};
 use numpy::PyArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -20,6 +20,13 @@ pub struct Borrowed {
 }
 
 impl Given<'_> {
+    /// Returns the noise in arrays of its own, which nobody changes.
+    pub fn copied(&self) -> PyResult<Self> {
+        let Self(covariances, common, groups, projection) = self;
+        let projection = projection.as_ref().map(|projection| projection.call_method0("copy")).transpose()?;
+        Ok(Self(covariances.call_method0("copy")?, *common, groups.clone(), projection))
+    }
+
     /// Checks the noise. It borrows the arrays, unless they are small.
     ///
     /// # Safety
@@ -55,13 +62,4 @@ impl Given<'_> {
         }
         Ok(Borrowed { noise, arrays })
     }
-}
-
-/// Returns a view that outlives its borrow of the array object.
-///
-/// # Safety
-/// The array must live as long as the view is used.
-unsafe fn outliving<'a, D: Dimension>(view: ArrayView<'a, f64, D>) -> ArrayView<'static, f64, D> {
-    // SAFETY: only the lifetime differs, which the caller guarantees.
-    unsafe { std::mem::transmute::<ArrayView<'a, f64, D>, ArrayView<'static, f64, D>>(view) }
 }

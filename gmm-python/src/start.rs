@@ -1,9 +1,10 @@
 //! The starts of scikit-learn, from random numbers drawn by Python.
 use crate::arrays::{self, Matrix, NumPy};
+use crate::data::{dim, numbers};
 use crate::errors::exception;
 use crate::mixture::Mixture;
 use crate::statistics::Statistics;
-use crate::threads::compute;
+use crate::threads::interruptible;
 use gaussmix::data::View;
 use gaussmix::fit::{Em, Hierarchy, quantile_classes as between_quantiles, scikit_learn};
 use gaussmix::model::CovarianceType;
@@ -24,10 +25,14 @@ fn weights(sample_weight: Option<&Bound<'_, PyAny>>) -> PyResult<Weights> {
 }
 
 /// Calls `work` with the samples, without the GIL.
-fn with<T: Send>(x: &Bound<'_, PyAny>, work: impl FnOnce(View<'_>) -> gaussmix::Result<T> + Send) -> PyResult<T> {
+fn with<T: Send>(
+    x: &Bound<'_, PyAny>,
+    n_components: usize,
+    work: impl FnOnce(View<'_>) -> gaussmix::Result<T> + Send,
+) -> PyResult<T> {
     let matrix = Matrix::new(x)?;
     let view = matrix.view();
-    compute(x.py(), || work(view))?.map_err(exception)
+    interruptible(x.py(), numbers(dim(view)).saturating_mul(n_components), || work(view))?.map_err(exception)
 }
 
 fn to_numpy(numbers: Vec<usize>) -> NumPy<Vec<i64>> {
@@ -61,22 +66,11 @@ pub fn kmeans_statistics(
 ) -> PyResult<(Statistics, usize)> {
     let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
     let covariance_type = arrays::covariance_type(covariance_type)?;
-    with(x, move |x| {
+    with(x, n_components, move |x| {
         let weights = weights.as_ref().map(|weights| weights.view());
         let (statistics, found) = clusters(x, weights, n_components, covariance_type, &uniforms)?;
         Ok((Statistics(statistics), found))
     })
-}
-
-#[pyfunction]
-#[pyo3(signature = (x, sample_weight, n_components, uniforms))]
-pub fn kmeans(
-    x: &Bound<'_, PyAny>,
-    sample_weight: Option<&Bound<'_, PyAny>>,
-    n_components: usize,
-    uniforms: &Bound<'_, PyAny>,
-) -> PyResult<NumPy<Vec<i64>>> {
-    rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans)
 }
 
 /// Returns the rows that k-means++ chooses.
@@ -88,19 +82,11 @@ pub fn kmeans_plusplus(
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
 ) -> PyResult<NumPy<Vec<i64>>> {
-    rows(x, sample_weight, n_components, uniforms, scikit_learn::kmeans_plusplus)
-}
-
-fn rows(
-    x: &Bound<'_, PyAny>,
-    sample_weight: Option<&Bound<'_, PyAny>>,
-    n_components: usize,
-    uniforms: &Bound<'_, PyAny>,
-    of: impl Fn(View<'_>, Option<ArrayView1<'_, f64>>, usize, &[f64]) -> gaussmix::Result<Vec<usize>> + Send,
-) -> PyResult<NumPy<Vec<i64>>> {
     let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
-    let rows = with(x, move |x| of(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms))?;
-    Ok(to_numpy(rows))
+    let rows = with(x, n_components, move |x| {
+        scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
+    });
+    rows.map(to_numpy)
 }
 
 /// Returns the mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.
@@ -108,7 +94,9 @@ fn rows(
 pub fn hierarchy(x: &Bound<'_, PyAny>, model: &str, transformation: &str) -> PyResult<NumPy<Array2<i64>>> {
     let (py, x) = (x.py(), arrays::matrix("the data", x)?);
     let (model, transformation) = (arrays::covariance_model(model)?, transformation.parse().map_err(exception)?);
-    let made = compute(py, || Hierarchy::new(x.view(), model, transformation))?.map_err(exception)?;
+    let n = x.nrows();
+    let made = interruptible(py, n.saturating_mul(n), || Hierarchy::new(x.view(), model, transformation))?;
+    let made = made.map_err(exception)?;
     let rows =
         |(i, j): (usize, usize)| made.mergers.get(i).map_or(0, |pair| if j == 0 { pair.0 } else { pair.1 } as i64);
     Ok(NumPy(Array2::from_shape_fn((made.mergers.len(), 2), rows)))

@@ -140,7 +140,7 @@ def test_float32_is_kept_only_where_rounding_changes_little():
         factors = mixture.precisions_cholesky.astype(np.float32)
         for other in (
             _core.Mixture([1.0], narrow["means"], narrow["covariances"], "full"),
-            _core.Mixture.from_precisions([1.0], narrow["means"], narrow["precisions"], "full"),
+            _core.Mixture([1.0], narrow["means"], np.linalg.inv(narrow["precisions"].astype(np.float64)), "full"),
             _core.Mixture.from_attributes(np.ones(1), narrow["means"], None, factors, "full"),
         ):
             # The errors of covariance and mean are each below the tolerance, by one standard deviation.

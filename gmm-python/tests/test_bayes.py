@@ -1,6 +1,8 @@
 """Draws from the posterior, and the choice of a model."""
 
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -54,10 +56,33 @@ def test_measurements_have_a_posterior_of_their_true_values(sampler):
     variances = rng.uniform(1.0, 5.0, (400, 1))
     X = rng.normal(5.0, 1.0, (400, 1)) + rng.normal(0.0, np.sqrt(variances))
     short = dict(SHORT, order=None, chains=8, warmup=500, thin=1 if sampler == "nuts" else 5)
-    draws = MixturePosterior(1, sampler=sampler, **short).fit(Measurements(X, variances)).draws_
+    posterior = MixturePosterior(1, sampler=sampler, **short).fit(Measurements(X, variances))
+    draws = posterior.draws_
     # The variance of the measurements is 4. The posterior's deviations are about 0.1 and 0.25.
     assert abs(draws["means"].mean() - 5.0) < 0.3 and abs(draws["covariances"].mean() - 1.0) < 0.6
     assert draws["covariances"].std() > 0.05
+    # What the caller does with the array of the noise afterwards changes nothing.
+    again = MixturePosterior(1, sampler=sampler, **short).fit(Measurements(X, variances.copy())).go_on(110)
+    variances[:] = 50.0
+    np.testing.assert_array_equal(posterior.go_on(110).draws_["means"], again.draws_["means"])
+
+
+SHARED = """
+import threading
+import numpy as np
+from gaussmix import MixturePosterior
+
+posterior = MixturePosterior(1, order=0, chains=1, warmup=50, draws=10, random_state=0).fit(np.arange(50.0)[:, None])
+other = threading.Thread(target=posterior.go_on, args=(20_000,))
+other.start()
+posterior.go_on(20_000)
+other.join()
+"""
+
+
+def test_threads_that_share_a_posterior_take_turns():
+    # In another process: a deadlock would hold all threads of this one.
+    subprocess.run([sys.executable, "-c", SHARED], check=True, timeout=120)
 
 
 def test_arviz_takes_the_draws(x):

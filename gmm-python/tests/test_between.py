@@ -16,8 +16,9 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from gaussmix import BayesianGaussianMixture, GaussianMixture, Mixture, gaussian_kernel, inner_products
+from gaussmix import BayesianGaussianMixture, GaussianMixture, ManyMixtures, Mixture, gaussian_kernel, inner_products
 from gaussmix._mixture import Estimate, OnAxis, Region, Transport
+from gaussmix.mclust import hc
 
 TYPES = ("full", "tied", "diag", "spherical")
 
@@ -229,6 +230,8 @@ def test_a_posterior_is_the_mixture_of_its_attributes(
         "big.wasserstein(big)",
         "gaussian_kernel(rows, rows, gamma=1e-3, device='reference')",
         "inner_products(rows, rows, device='reference')",
+        "hc(many[:60_000], 'EII')",
+        "groups.predict(many, np.repeat([0, 1], 150_000))",
     ],
 )
 def test_ctrl_c_ends_a_long_call(call: str) -> None:
@@ -237,7 +240,10 @@ def test_ctrl_c_ends_a_long_call(call: str) -> None:
     matrices = (np.eye(3) + 0.5) * rng.uniform(1, 2, (k, 1, 1))
     big = Mixture(np.full(k, 1 / k), rng.normal(size=(k, 3)), matrices, covariance_type="full")
     rows = rng.normal(size=(4000, 500))
-    names = {"small": small, "big": big, "rows": rows}
+    many = rng.normal(size=(300_000, 20))
+    groups = ManyMixtures(GaussianMixture(200)).fit([many[:400]] * 2)
+    groups.estimator.set_params(device="reference")
+    names = {"small": small, "big": big, "rows": rows, "many": many, "groups": groups, "hc": hc, "np": np}
     names |= {"gaussian_kernel": gaussian_kernel, "inner_products": inner_products}
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     begin = time.monotonic()

@@ -526,6 +526,8 @@ def test_as_many_partitions_stay_as_the_memory_holds(files):
     shard = Shard(Options("<f8", 4, device="cpu", memory=2 * 3 * 100 * 4 * 8))
     rows = [Partition(f"part {i}", Array(X[100 * i : 100 * i + 100])) for i in range(4)]
     assert [shard.load(i, part).resident for i, part in enumerate(rows)] == [True, True, True, False]
+    # Each time in the place of itself.
+    assert all(shard.load(0, rows[0]).resident for _ in range(4))
     [(_, _, mixed)] = shard.ask("moments", pickle.dumps(()))
     shard = Shard(Options("<f8", 4, resident=False, memory=1))
     assert not any(shard.load(i, part).resident for i, part in enumerate(rows))

@@ -202,6 +202,8 @@ def test_dataframes(client):
         gm.predict(x.rename(columns={"a": "z"}))
     with pytest.raises(ValueError, match="lengths of the partitions of X are not known"):
         gm.fit(x, sample_weight=W)
+    with pytest.raises(ValueError, match="partition_rows does not divide"):
+        GaussianMixture(client=client, partition_rows=700).fit(x)
 
 
 @pytest.mark.parametrize("kind", ["Float64", "Float32", "Int64", "double[pyarrow]", "int32[pyarrow]", "boolean", "object"])
@@ -436,7 +438,8 @@ def test_noise_travels_with_the_samples(client, kind):
     variances = np.random.default_rng(1).uniform(0.1, 1.0, X.shape)
     noise = {"common": np.diag([0.1, 0.2, 0.3, 0.4]), "variances": variances, "covariances": variances[:, :, None] * np.eye(4)}[kind]
     measured = X + 0.5 * np.random.default_rng(2).normal(size=X.shape)
-    rows = da.from_array(measured, chunks=(1000, 2))
+    # One block has as many rows as columns.
+    rows = da.from_array(measured, chunks=((4, 999, 4000), 2))
     beside = noise if kind == "common" else da.from_array(noise, chunks=(700, *noise.shape[1:]))
     xd = ExtremeDeconvolution(client=client, **PARAMS).fit(rows, noise=beside)
     local = deconvolution.ExtremeDeconvolution(**PARAMS).fit(measured, noise=noise)
@@ -458,6 +461,9 @@ def test_noise_that_workers_do_not_take(client):
         ExtremeDeconvolution(client=client).fit(X, noise=(np.eye(4)[None], np.zeros(len(X), int)))
     with pytest.raises(ValueError, match="noise has the shape"):
         ExtremeDeconvolution(client=client).fit(X, noise=np.ones((5003, 3)))
+    for kind, x in ((ExtremeDeconvolution(client=client), da.from_array(X[:4])), (cluster.ExtremeDeconvolution(), X[:4])):
+        with pytest.raises(ValueError, match=r"may be variances or one covariance; give \(4, 4, 4\)"):
+            kind.fit(x, noise=np.ones((4, 4)))
 
 
 #: 100 sequences, in partitions of 700 rows or of a multiple.

@@ -34,9 +34,10 @@ def evaluate(shift):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_children_of_a_fork_compute():
+@pytest.mark.parametrize("n_jobs", [None, 1, 2])
+def test_children_of_a_fork_compute(n_jobs):
     global LIKELIHOOD
-    LIKELIHOOD = Likelihood(x_of(100_000), device="cpu")
+    LIKELIHOOD = Likelihood(x_of(100_000), device="cpu", n_jobs=n_jobs)
     expected = [evaluate(shift) for shift in range(4)]
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert pool.map_async(evaluate, range(4)).get(60) == expected
@@ -80,6 +81,16 @@ def test_ctrl_c_ends_a_fit_and_leaves_a_mixture():
     # An iteration, and room for a busy machine.
     assert time.monotonic() - pressed[0] < 10
     assert gm.n_iter_ >= 1 and np.isfinite(gm.score(x[:100]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_ends_a_start():
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    gm = GaussianMixture(200, covariance_type="diag", random_state=0)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        gm.fit(x_of(400_000))
+    assert not hasattr(gm, "means_")
 
 
 def test_several_threads_fit_at_once():

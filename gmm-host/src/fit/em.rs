@@ -242,12 +242,13 @@ impl Steps for Em {
         prior: &EmPrior,
         evaluator: &mut dyn Evaluator,
         seed: (u64, u64),
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Mixture> {
         if let Some(given) = self.given_start() {
             check_columns(evaluator)?;
             return given;
         }
-        find(options, evaluator, self.noise.as_ref(), seed)?.into_mixture(options, prior.parameters.as_ref())
+        find(options, evaluator, self.noise.as_ref(), seed, check)?.into_mixture(options, prior.parameters.as_ref())
     }
 
     fn of_statistics(&self, options: &FitOptions, _: &EmPrior, statistics: &Statistics) -> Result<Mixture> {

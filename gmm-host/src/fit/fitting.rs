@@ -163,13 +163,15 @@ pub(super) mod steps {
 
         fn prior(&self, options: &FitOptions, evaluator: &mut dyn Evaluator) -> Result<Self::Prior>;
 
-        /// Finds a start with the random numbers of this seed and stream.
+        /// Finds a start with the random numbers of this seed and stream. `check` may end it before a pass over all
+        /// samples.
         fn find(
             &self,
             options: &FitOptions,
             prior: &Self::Prior,
             evaluator: &mut dyn Evaluator,
             seed: (u64, u64),
+            check: &mut dyn FnMut() -> Result<()>,
         ) -> Result<Self::Model>;
 
         /// Returns the start that the M-step makes of statistics.

@@ -2,6 +2,7 @@
 //! whose merger costs the least likelihood, until one is left (Banfield and Raftery 1993, Fraley 1998).
 use super::pooled::{self, AT_ONCE};
 use gmm_core::error::{Error, Result};
+use gmm_core::interrupt::Interrupt;
 use gmm_core::memory;
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::decomposition::eigen;
@@ -95,7 +96,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// [`Error::BadParameter`] for another model; [`Error::EmptyData`] for no row or column;
-    /// [`Error::Memory`] where the memory cannot hold the numbers.
+    /// [`Error::Memory`] where the memory cannot hold the numbers; [`Error::Interrupted`].
     pub fn new(x: ArrayView2<'_, f64>, model: CovarianceModel, transformation: Transformation) -> Result<Self> {
         let n = x.nrows();
         if x.is_empty() {
@@ -111,7 +112,7 @@ impl Hierarchy {
         }
         let rows = transformation.apply(x);
         if model.shares() {
-            return Ok(Self { mergers: pooled::merge_all(&rows, model) });
+            return Ok(Self { mergers: pooled::merge_all(&rows, model)? });
         }
         memory::check(
             "the costs of all pairs of rows",
@@ -119,7 +120,7 @@ impl Hierarchy {
             size_of::<f64>() / 2,
             "take fewer rows, or EII or EEE",
         )?;
-        Ok(Self { mergers: Groups::new(&rows, model).merge_all() })
+        Ok(Self { mergers: Groups::new(&rows, model)?.merge_all()? })
     }
 
     /// Returns the group of each row (N,) when K are left, numbered from 0 in the order of their first rows.
@@ -221,7 +222,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(x: &Array2<f64>, model: CovarianceModel) -> Self {
+    fn new(x: &Array2<f64>, model: CovarianceModel) -> Result<Self> {
         let (n, d) = x.dim();
         let variances = x.var_axis(Axis(0), 0.0);
         let alpha = variances.sum() / d as f64;
@@ -239,10 +240,11 @@ impl Groups {
             Self { model, d, alpha, groups: Vec::new(), costs: Vec::new(), best: vec![(f64::INFINITY, 0); n] };
         groups.iter_mut().for_each(|group| group.term = made.term(group.size, group.trace, &group.scatter));
         made.groups = groups;
-        let costs = |j: usize| (0..j).map(|i| made.cost(i, j)).collect();
-        made.costs = (0..n).into_par_iter().with_min_len(8).map(costs).collect();
+        let interrupt = Interrupt::current();
+        let costs = |j: usize| interrupt.check().map(|()| (0..j).map(|i| made.cost(i, j)).collect());
+        made.costs = (0..n).into_par_iter().with_min_len(8).map(costs).collect::<Result<_>>()?;
         (1..n).for_each(|j| made.best[j] = least(&made.costs[j]));
-        made
+        Ok(made)
     }
 
     /// Returns a group's term of the criterion.
@@ -286,9 +288,10 @@ impl Groups {
     }
 
     /// Makes all mergers.
-    fn merge_all(mut self) -> Vec<(usize, usize)> {
+    fn merge_all(mut self) -> Result<Vec<(usize, usize)>> {
         let mut mergers = Vec::with_capacity(self.groups.len() - 1);
         while self.groups.len() > 1 {
+            Interrupt::current().check()?;
             let (mut least, mut j) = (f64::INFINITY, 1);
             for (at, &(cost, _)) in self.best[..self.groups.len()].iter().enumerate().skip(1) {
                 if cost <= least {
@@ -299,7 +302,7 @@ impl Groups {
             mergers.push((self.groups[i].first, self.groups[j].first));
             self.join(i, j);
         }
-        mergers
+        Ok(mergers)
     }
 
     /// Merges group j into group i before it. The last group takes the place of j.

@@ -98,8 +98,9 @@ pub(super) fn find(
     evaluator: &mut dyn Evaluator,
     noise: Option<&NoiseComponent>,
     seed: (u64, u64),
+    check: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Found> {
-    options.find_start(evaluator, noise, &mut random_numbers(seed))
+    options.find_start(evaluator, noise, &mut random_numbers(seed), check)
 }
 
 impl FitOptions {
@@ -108,10 +109,11 @@ impl FitOptions {
         evaluator: &mut dyn Evaluator,
         noise: Option<&NoiseComponent>,
         rng: &mut ChaCha8Rng,
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Found> {
         let (k, n) = (self.n_components, evaluator.n_samples());
         if let Some(labels) = evaluator.labels().cloned() {
-            return self.start_with_labels(evaluator, &labels, rng);
+            return self.start_with_labels(evaluator, &labels, rng, check);
         }
         let wanted = match self.init_params {
             // Each sample counts for all components.
@@ -148,7 +150,7 @@ impl FitOptions {
                 let points = Points::with_gaps(x, weights);
                 let mut centres = points.filled().select(Axis(0), &random_rows(weights, k, rng)?);
                 points.settle_gaps(&mut centres);
-                self.start_at_centres(evaluator, &points, centres, true)
+                self.start_at_centres(evaluator, &points, centres, true, check)
             }
             InitParams::KMeans | InitParams::KMeansPlusPlus => {
                 let whole = subset.share == 1.0;
@@ -157,7 +159,8 @@ impl FitOptions {
                 if whole || points.has_gaps() || noise.is_some() {
                     // Scores do not tell how far a sample with missing values is, and noise is far.
                     let (centres, converged) = self.seek(&points, passes, whole, rng);
-                    return self.start_at_centres(evaluator, &points, centres, converged && whole || noise.is_some());
+                    let are_final = converged && whole || noise.is_some();
+                    return self.start_at_centres(evaluator, &points, centres, are_final, check);
                 }
                 // Distant samples among the centres help some data (few distinct rows) and harm others (heavy tails).
                 let passes = (passes / 2).max(1);
@@ -166,14 +169,20 @@ impl FitOptions {
                 let points = Points::with_gaps(&rows.x, &rows.weights);
                 let (second, _) = self.seek(&points, passes, false, rng);
                 let centres = self.likelier(&rows, &points, [first, second])?;
-                self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
+                self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans, check)
             }
         }
     }
 
     /// Finds a start that heeds labels: a component with labelled samples begins at their mean, others among samples
     /// that may belong to them.
-    fn start_with_labels(&self, evaluator: &mut dyn Evaluator, labels: &Labels, rng: &mut ChaCha8Rng) -> Result<Found> {
+    fn start_with_labels(
+        &self,
+        evaluator: &mut dyn Evaluator,
+        labels: &Labels,
+        rng: &mut ChaCha8Rng,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Found> {
         let (k, n, d) = (self.n_components, evaluator.n_samples(), evaluator.n_features());
         let sets = labels.sets();
         let mut indices = subset(evaluator, k, SUBSET.max(k.saturating_mul(4)).min(n), rng)?.indices;
@@ -219,7 +228,7 @@ impl FitOptions {
             sought.iter().zip(seeds.outer_iter()).for_each(|(&c, seed)| centres.row_mut(c).assign(&seed));
             found.extend(sought);
         }
-        self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans)
+        self.start_at_centres(evaluator, &points, centres, self.init_params != InitParams::KMeans, check)
     }
 
     /// Returns centres among the points, and whether they have settled. `whole`: the points are all samples.
@@ -286,6 +295,7 @@ impl FitOptions {
         points: &Points<f64>,
         mut centres: Array2<f64>,
         are_final: bool,
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Found> {
         // If all samples are equal, all components are too, and any width will do.
         let narrow = narrow_variance(points, &centres).unwrap_or(1.0);
@@ -296,7 +306,8 @@ impl FitOptions {
                 kind @ (CovarianceType::Diag | CovarianceType::Spherical) => kind,
                 _ => CovarianceType::Spherical,
             };
-            last = lloyd_over_all(evaluator, &mut centres, narrow, kind, LLOYD_TOL * points.mean_variance())?;
+            let tol = LLOYD_TOL * points.mean_variance();
+            last = lloyd_over_all(evaluator, &mut centres, narrow, kind, tol, check)?;
         }
         let (statistics, assigner) =
             match last.filter(|(_, assigner)| assigner.covariance_type() == self.covariance_type.form()) {
@@ -339,9 +350,11 @@ fn lloyd_over_all(
     narrow: f64,
     kind: CovarianceType,
     tol: f64,
+    check: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<(Statistics, Mixture)>> {
     let mut last = None;
     for _ in 0..MAX_LLOYD {
+        check()?;
         let (statistics, assigner) = assign(evaluator, centres, narrow, kind)?;
         let moved: f64 = (statistics.means().to_owned() - &*centres).iter().map(|v| v * v).sum();
         centres.assign(&statistics.means());

@@ -46,6 +46,15 @@ pub trait Starts<M> {
     /// An error ends the fit.
     fn start(&mut self, run: usize) -> Result<RunStart<M>>;
 
+    /// Called before each pass over all samples of a start that the engine finds for a run.
+    ///
+    /// # Errors
+    /// An error ends the fit.
+    fn check(&mut self, run: usize) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
     /// Called when a run has ended, or with the best of all runs that take turns.
     fn end(&mut self, fit: &Fit<M>) {
         let _ = fit;
@@ -205,11 +214,11 @@ impl<'a, M: Method> Course<'a, M> {
             None => (None, None, 0..self.fitting.options.n_init),
             Some(Start::At(model, _)) => {
                 let start = RunStart::At((**model).clone(), 0.0);
-                (None, Some(self.begin_from(evaluator, 0, start)?.0), 0..1)
+                (None, Some(self.begin_from(evaluator, 0, start, &mut || Ok(()))?.0), 0..1)
             }
             Some(Start::Statistics(statistics)) => {
                 let start = RunStart::Statistics((**statistics).clone());
-                (None, Some(self.begin_from(evaluator, 0, start)?.0), 0..1)
+                (None, Some(self.begin_from(evaluator, 0, start, &mut || Ok(()))?.0), 0..1)
             }
             Some(Start::Resume(fits)) => {
                 check_columns(evaluator)?;
@@ -243,7 +252,7 @@ impl<'a, M: Method> Course<'a, M> {
         start: RunStart<M::Model>,
         callback: Callback<'_, M::Model>,
     ) -> Result<Fit<M::Model>> {
-        let (fit, shift) = self.begin_from(evaluator, run, start)?;
+        let (fit, shift) = self.begin_from(evaluator, run, start, &mut || Ok(()))?;
         self.run(evaluator, fit, shift, self.fitting.options.max_iter, None, callback)
     }
 
@@ -255,7 +264,7 @@ impl<'a, M: Method> Course<'a, M> {
         starts: &mut dyn Starts<M::Model>,
     ) -> Result<(Fit<M::Model>, f64)> {
         let start = starts.start(run)?;
-        self.begin_from(evaluator, run, start)
+        self.begin_from(evaluator, run, start, &mut || starts.check(run))
     }
 
     fn begin_from(
@@ -263,6 +272,7 @@ impl<'a, M: Method> Course<'a, M> {
         evaluator: &mut dyn Evaluator,
         run: usize,
         start: RunStart<M::Model>,
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<(Fit<M::Model>, f64)> {
         let Fitting { options, method, .. } = self.fitting;
         let given = match &start {
@@ -276,7 +286,7 @@ impl<'a, M: Method> Course<'a, M> {
             check_columns(evaluator)?;
         }
         let (model, shift) = match start {
-            RunStart::Seed(seed, stream) => (method.find(options, &self.prior, evaluator, (seed, stream))?, 0.0),
+            RunStart::Seed(seed, stream) => (method.find(options, &self.prior, evaluator, (seed, stream), check)?, 0.0),
             RunStart::At(model, shift) => (model, shift),
             RunStart::Statistics(statistics) => (method.of_statistics(options, &self.prior, &statistics)?, 0.0),
         };

@@ -1,4 +1,6 @@
 //! Mergers by the scatter W that all groups share: by its trace (EII, Ward's), or by |W/N| + tr W/N (EEE).
+use gmm_core::error::Result;
+use gmm_core::interrupt::Interrupt;
 use gmm_core::model::covariance_model::CovarianceModel;
 use gmm_core::model::decomposition::eigen;
 use gmm_core::model::linalg::{sum_of, vectorised};
@@ -56,7 +58,7 @@ struct Groups {
 }
 
 /// Makes all mergers of rows (N, D) by EII or EEE: pairs of the first rows of groups.
-pub(super) fn merge_all(x: &Array2<f64>, model: CovarianceModel) -> Vec<(usize, usize)> {
+pub(super) fn merge_all(x: &Array2<f64>, model: CovarianceModel) -> Result<Vec<(usize, usize)>> {
     let (n, d) = x.dim();
     let rows: Vec<f64> = x.iter().copied().collect();
     let mut groups = Groups {
@@ -71,10 +73,13 @@ pub(super) fn merge_all(x: &Array2<f64>, model: CovarianceModel) -> Vec<(usize, 
         root: None,
         of_along: 0,
     };
-    groups.nearest = (0..n).into_par_iter().with_min_len(8).map(|j| groups.nearest_of(j)).collect();
+    let interrupt = Interrupt::current();
+    let nearest = |j| interrupt.check().map(|()| groups.nearest_of(j));
+    groups.nearest = (0..n).into_par_iter().with_min_len(8).map(nearest).collect::<Result<_>>()?;
     let mut pooled = Array2::<f64>::zeros((d, d));
     let mut mergers = Vec::with_capacity(n - 1);
     while groups.sizes.len() > 1 {
+        interrupt.check()?;
         let (i, j) = groups.cheapest();
         mergers.push((groups.first[i], groups.first[j]));
         if model == CovarianceModel::EEE {
@@ -85,7 +90,7 @@ pub(super) fn merge_all(x: &Array2<f64>, model: CovarianceModel) -> Vec<(usize, 
         }
         groups.join(i, j);
     }
-    mergers
+    Ok(mergers)
 }
 
 impl Groups {

@@ -7,6 +7,7 @@
 use super::points::{Distance, Number, Points, plus_plus, running, trials, weighted_sum, wide};
 use gmm_core::data::samples::View;
 use gmm_core::error::{Error, Result};
+use gmm_core::interrupt::Interrupt;
 use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::product;
 use gmm_core::statistics::{CentredSums, Statistics};
@@ -45,7 +46,7 @@ pub fn n_uniforms(k: usize) -> usize {
 ///
 /// # Errors
 /// [`Error::TooFewSamples`] for fewer samples than clusters, [`Error::ShapeMismatch`] for another number of weights or
-/// of uniforms, [`Error::EmptyData`], [`Error::ZeroSampleWeights`].
+/// of uniforms, [`Error::EmptyData`], [`Error::ZeroSampleWeights`], [`Error::Interrupted`].
 pub fn kmeans(x: View<'_>, weights: Option<ArrayView1<'_, f64>>, k: usize, uniforms: &[f64]) -> Result<Vec<usize>> {
     match x {
         View::F32(x) => labels(x, weights, k, uniforms),
@@ -146,7 +147,7 @@ fn labels<T: Number>(
     let seeds = seeds(&rows, d, &weights, k, uniforms);
     let points = Points::new(rows, d, weights, Distance::LessNorm);
     let centres = seeds.iter().flat_map(|&seed| points.row(seed)).copied().collect();
-    Ok(lloyd(&points, centres, tol))
+    lloyd(&points, centres, tol)
 }
 
 fn chosen<T: Number>(
@@ -273,12 +274,13 @@ fn by_weight<T: Number>(weights: &[T], uniform: f64) -> usize {
 }
 
 /// Makes Lloyd's iterations from `centres` (K, D); returns the cluster of each sample.
-fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usize> {
+fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Result<Vec<usize>> {
     let mut before = Vec::new();
     for _ in 0..MAX_ITER {
+        Interrupt::current().check()?;
         let labels = points.labels(&centres);
         if labels == before {
-            return labels;
+            return Ok(labels);
         }
         let moved = moved(points, &centres, &labels);
         let shift = |(a, b): (&[T], &[T])| squared_distance(a, b).sqrt();
@@ -289,7 +291,7 @@ fn lloyd<T: Number>(points: &Points<T>, mut centres: Vec<T>, tol: T) -> Vec<usiz
             break;
         }
     }
-    points.labels(&centres)
+    Ok(points.labels(&centres))
 }
 
 /// Returns the means (K, D) of the samples with the same label. An empty cluster gets a sample far from its centre.
@@ -374,7 +376,7 @@ mod tests {
         let points = Points::new(rows_of(x.view()), 1, vec![1.0; 4], Distance::LessNorm);
         // The centre at 1000 has no sample; 50 is the sample farthest from its centre, which keeps the other samples.
         assert_eq!(moved(&points, &[0.0, 1000.0], &[0, 0, 0, 0]), [1.0, 50.0]);
-        assert_eq!(lloyd(&points, vec![0.0, 1000.0], 0.0), [0, 0, 0, 1]);
+        assert_eq!(lloyd(&points, vec![0.0, 1000.0], 0.0).unwrap(), [0, 0, 0, 1]);
     }
 
     /// With more centres than different rows, each sample gets the first of equal centres, as in scikit-learn.
@@ -391,7 +393,7 @@ mod tests {
         let rows = rows_of(x.view());
         let of = |isa: Isa| {
             let points = Points { isa, ..Points::new(rows.clone(), 5, vec![1.0; 60_000], Distance::LessNorm) };
-            lloyd(&points, rows[..20].to_vec(), 1e-4)
+            lloyd(&points, rows[..20].to_vec(), 1e-4).unwrap()
         };
         let one = of(Isa::best());
         assert!((0..4).all(|c| one.contains(&c)));
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_errors() {
+    fn wrong_arguments_and_interrupts_are_errors() {
         let x = array![[0.0], [1.0]];
         let of = |weights, k, uniforms: &[f64]| kmeans(View::F64(x.view()), weights, k, uniforms);
         assert!(matches!(of(None, 3, &[0.0; 7]), Err(Error::TooFewSamples { n_samples: 2, n_components: 3 })));
@@ -444,5 +446,8 @@ mod tests {
         let (short, zero) = (array![1.0], array![0.0, 0.0]);
         assert!(matches!(of(Some(short.view()), 2, &[0.0; 3]), Err(Error::ShapeMismatch { .. })));
         assert!(matches!(of(Some(zero.view()), 2, &[0.0; 3]), Err(Error::ZeroSampleWeights)));
+        let interrupt = Interrupt::default();
+        interrupt.raise();
+        assert!(matches!(interrupt.install(|| of(None, 2, &[0.0; 3])), Err(Error::Interrupted)));
     }
 }

@@ -148,9 +148,10 @@ impl Steps for Variational {
         prior: &VariationalPrior,
         evaluator: &mut dyn Evaluator,
         seed: (u64, u64),
+        check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<VariationalMixture> {
         let weight = evaluator.total_weight();
-        let statistics = find(options, evaluator, None, seed)?.into_statistics(weight);
+        let statistics = find(options, evaluator, None, seed, check)?.into_statistics(weight);
         VariationalMixture::from_statistics(prior, &statistics, options.reg_covar)
     }
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _core, _estimator, _variational, deconvolution
+from .. import _core, _estimator, _partitions, _variational, deconvolution
 from .._arrays import n_threads
 from .._documentation import with_documentation_of
 from .._fitting import Fitting, tried
@@ -190,6 +190,8 @@ class ExtremeDeconvolution(deconvolution.ExtremeDeconvolution, GaussianMixture):
         x, noise = (part.to_dask_array(lengths=True) if hasattr(part, "to_dask_array") else part for part in (x, noise))
         noise = noise if hasattr(noise, "dask") else np.asarray(noise, dtype=np.float64)
         if noise.ndim == 2 and noise.shape[0] == noise.shape[1]:
+            if not _partitions.are_paths(x) and np.shape(x)[0] == noise.shape[0]:
+                raise ValueError(f"noise of shape {noise.shape} may be variances or one covariance; give {noise.shape[:1] * 3}")
             return x, np.asarray(noise)
         x = x if hasattr(x, "dask") else np.asarray(x)
         if noise.shape not in (x.shape, (*x.shape, x.shape[1])):
@@ -241,8 +243,9 @@ class Likelihood(Evaluation):
         self._engine = InProcess() if engine is None else engine
         try:
             self._expect(covariance_type)
+            threads = agreed(self._engine, lambda: n_threads(n_jobs))
             found = agreed(self._engine, lambda: self._engine._plan(X, sample_weight, partition_rows, resident))
-            options = Options(found.dtype.str, len(found.partitions), device, n_threads(n_jobs), float64, resident, missing=missing)
+            options = Options(found.dtype.str, len(found.partitions), device, threads, float64, resident, missing=missing)
             facts = self._engine.load(found.partitions, options)
             check_facts(facts, found.partitions, 1, type(self).__name__)
         except BaseException:

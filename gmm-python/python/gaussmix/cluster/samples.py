@@ -187,7 +187,7 @@ class ClusterSamples(Samples):
 
     def _load(self, X: Any, sample_weight: Any, labels: Any, reset: bool) -> None:
         estimator = self.estimator
-        X, noise = estimator._beside(X)
+        X, noise, threads = agreed(self.engine, lambda: (*estimator._beside(X), n_threads(estimator.n_jobs)))
 
         def planned() -> Plan:
             found: Plan = estimator._plan(self.engine, X, sample_weight, labels)
@@ -201,7 +201,7 @@ class ClusterSamples(Samples):
             self.dtype.str,
             len(self.plan.partitions),
             device=estimator.device,
-            threads=n_threads(estimator.n_jobs),
+            threads=threads,
             resident=estimator.resident,
             missing=estimator.missing,
             n_components=estimator.n_components if self.labelled else 0,

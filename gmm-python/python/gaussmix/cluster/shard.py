@@ -293,7 +293,8 @@ class Shard:
         options = self.options
         try:
             with self._lock:
-                self._parts.pop(number, None)
+                if (before := self._parts.pop(number, None)) is not None:
+                    self._count(before, -1)
                 resident = self._bytes < self._memory if options.resident is None else options.resident
                 in_device = self._device_memory is None or self._device_bytes < _DEVICE_SHARE * self._device_memory
             part = _Part(number, partition, options, resident, in_device)
@@ -301,15 +302,19 @@ class Shard:
             raise partition.error(error) from error
         with self._lock:
             self._parts[number] = part
-            if part.held is not None:
-                size = part.held[0].nbytes
-                # The array; and on the CPU what the device makes of it.
-                self._bytes += size if self._device_memory is not None else 2 * size
-            if part.data is not None:
-                # In float64 it is twice as much, beside the samples in float32.
-                wide = np.dtype(options.dtype).itemsize == 8
-                self._device_bytes += size if wide else 2 * size if options.float64 else 3 * size
+            self._count(part, 1)
         return part.facts
+
+    def _count(self, part: _Part, sign: int) -> None:
+        """Count the bytes of a partition that comes, or goes."""
+        if part.held is not None:
+            size = sign * part.held[0].nbytes
+            # The array; and on the CPU what the device makes of it.
+            self._bytes += size if self._device_memory is not None else 2 * size
+        if part.data is not None:
+            # In float64 it is twice as much, beside the samples in float32.
+            wide = np.dtype(self.options.dtype).itemsize == 8
+            self._device_bytes += size if wide else 2 * size if self.options.float64 else 3 * size
 
     def ask(self, operation: str, message: bytes, numbers: Iterable[int] | None = None) -> list[Answer]:
         """Return the answers to a request for some partitions, in which sums are added already as far as the tree allows.

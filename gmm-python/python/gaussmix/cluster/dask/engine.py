@@ -151,6 +151,8 @@ class DaskEngine(Engine):
         if resident is False and hasattr(X, "dask"):
             raise ValueError("resident=False needs files, which workers can read again; the chunks of a dask collection stay in memory")
         if is_frame(X):
+            if partition_rows is not None:
+                raise ValueError("partition_rows does not divide a dask dataframe; call its method repartition, or X.to_dask_array()")
             parts, head = X.to_delayed(), X._meta
             # The type that scikit-learn gives the partitions, whatever their columns are.
             dtype, counts = floats(head, [np.float64, np.float32]).dtype, [math.nan] * len(parts)

@@ -39,6 +39,9 @@ def _values(x: Any, _: Partition, local: Any, operation: str, width: tuple[int, 
     if isinstance(noise, int):
         d, both = noise, x
         x, noise = both[:, :d], both[:, d:].reshape(-1, *[d] * (1 + (both.shape[1] > 2 * d)))
+        if noise.shape == (d, d):
+            # Variances of as many rows as columns could be one covariance.
+            noise = noise[:, :, np.newaxis] * np.eye(d)
     elif noise is not None:
         # One group, which is not taken for variances in blocks of as many rows as columns.
         noise = noise[np.newaxis], np.zeros(len(x), np.int64)

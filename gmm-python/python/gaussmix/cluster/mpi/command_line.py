@@ -214,6 +214,8 @@ def main(arguments: Sequence[str] | None = None, comm: Any = None) -> int:
         return options
     begin = time.perf_counter()
     try:
+        if options.command in ("fit", "select") and options.output is not None:
+            MPIEngine(comm).together(lambda: _core.check_output(options.output))
         result = {"fit": _fit, "select": _select, "score": _score, "predict": _predict}[options.command](options, comm)
     except KeyboardInterrupt:
         if comm.Get_rank() == 0:

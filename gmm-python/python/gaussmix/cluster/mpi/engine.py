@@ -73,13 +73,15 @@ class MPIEngine(Engine):
             self._asking = True
             try:
                 result = work()
+                # What cannot travel is an error of all ranks.
+                message = pickle.dumps(result, 5) if self.size > 1 else None
             except BaseException as raised:
                 self._send_down(("end", None, _travels(raised)))
                 _of_all(raised)
                 raise
             finally:
                 self._asking = False
-            self._send_down(("end", result, None))
+            self._send_down(("end", message, None))
             return result
         before = ignore_interrupts()
         try:
@@ -98,7 +100,7 @@ class MPIEngine(Engine):
                 signal.signal(signal.SIGINT, before)
         if second is not None:
             raise _of_all(second)
-        return first
+        return pickle.loads(first)
 
     def _send_down(self, request: Any) -> Any:
         """Bring a request of rank 0 to all ranks, in a tree."""

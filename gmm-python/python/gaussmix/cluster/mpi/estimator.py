@@ -42,7 +42,7 @@ class OnMPI(estimator.OnWorkers):
             engine.together(work)
         finally:
             # After Ctrl-C, or an error of a callback, there may be a fitted mixture on rank 0 all the same.
-            names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks")]
+            names = [name for name in vars(self) if name.endswith("_") or name in ("_average", "_chunks", "_seen")]
             fitted = engine.comm.bcast({name: vars(self)[name] for name in names})
             self.__dict__.update(fitted)
         return samples._resident()

@@ -1,4 +1,5 @@
 //! Numbers given on the command line, or in a file.
+use crate::input::read_vector;
 use anyhow::bail;
 use gaussmix::io;
 use gaussmix::model::{CovarianceType, Covariances};
@@ -30,7 +31,7 @@ impl Numbers {
     pub fn vector(&self) -> anyhow::Result<Vec<f64>> {
         match self {
             Self::Given(numbers) => Ok(numbers.clone()),
-            Self::File(path) => Ok(io::read_vector(path)?.to_vec()),
+            Self::File(path) => Ok(read_vector(path)?.to_vec()),
         }
     }
 
@@ -38,7 +39,7 @@ impl Numbers {
     pub fn all(&self) -> anyhow::Result<Vec<f64>> {
         match self {
             Self::Given(numbers) => Ok(numbers.clone()),
-            Self::File(path) => io::read_vector(path).map(|vector| vector.to_vec()).or_else(|_| Ok(self.matrix()?.1)),
+            Self::File(path) => read_vector(path).map(|vector| vector.to_vec()).or_else(|_| Ok(self.matrix()?.1)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Checks of the files that a command reads and writes.
 use crate::terminal::text;
 use anyhow::bail;
-use gaussmix::io::Table;
+use gaussmix::io::{self, Table};
+use ndarray::Array1;
 use std::path::{Path, PathBuf};
 
 /// Refuses a result that would replace an input or another result, or lie in a folder of inputs. Call it before the
@@ -36,6 +37,13 @@ pub fn note_columns(table: &Table, data: &str) {
     for remark in table.remarks() {
         text::note(format_args!("{data}: {remark}"));
     }
+}
+
+/// Returns the numbers of a file with one for each sample, after notes on how it is read.
+pub fn read_vector(path: &Path) -> io::Result<Array1<f64>> {
+    let table = Table::open_vector(path)?;
+    note_columns(&table, &path.display().to_string());
+    table.read_vector()
 }
 
 /// Returns the canonical path of a file, which need not exist yet, or `None` for a device or a pipe.

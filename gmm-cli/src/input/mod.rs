@@ -10,7 +10,7 @@ pub(crate) mod source;
 mod storage;
 
 pub use features::{feature, given, names_of, read_alike};
-pub use files::refuse_overlap;
+pub use files::{read_vector, refuse_overlap};
 pub use groups::Groups;
 pub use options::{DataOptions, Names, TableOptions, tuning_file};
 pub use source::{Input, Source};

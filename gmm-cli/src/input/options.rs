@@ -86,8 +86,8 @@ impl TableOptions {
     pub fn selection(&self, model: Option<Vec<String>>, id: Option<String>) -> ColumnSelection {
         let (columns, drop) = (Names::all(&self.columns), Names::all(&self.drop));
         let (decimal, header, na_values) = (self.decimal, self.header, Names::all(&self.na_values));
-        let (skip_lines, last_line) = (self.skip_lines, self.last_line);
-        ColumnSelection { columns, drop, id, by: None, model, decimal, header, skip_lines, last_line, na_values }
+        let (skip_lines, last_line, more) = (self.skip_lines, self.last_line, ColumnSelection::default());
+        ColumnSelection { columns, drop, id, model, decimal, header, skip_lines, last_line, na_values, ..more }
     }
 
     pub fn describe(&self) -> String {

@@ -45,16 +45,16 @@ impl<'a> Input<'a> {
         weights: Option<&'a Path>,
         selection: &ColumnSelection,
     ) -> anyhow::Result<Self> {
+        let weights = weights.map(|path| Ok::<_, io::Error>((path, files::read_vector(path)?))).transpose()?;
+        // Data in memory is held twice; see `memory_plan`.
+        let limit = options.memory_limit() / 2;
+        let noise = options.noise.as_deref().map(|path| Storage::open(path, limit)).transpose()?;
         let mut line = ProgressLine::start("opening the data");
-        let weights = weights.map(|path| Ok::<_, io::Error>((path, io::read_vector(path)?))).transpose()?;
         let table = Table::open(&options.table.data, selection)?;
         let describe = options.table.describe();
         line.hide_while(|| files::note_columns(&table, &describe));
         let paths: Vec<PathBuf> = table.paths().map(Path::to_path_buf).collect();
         let (names, columns) = (table.names().map(<[String]>::to_vec), table.columns().to_vec());
-        // Data in memory is held twice; see `memory_plan`.
-        let limit = options.memory_limit() / 2;
-        let noise = options.noise.as_deref().map(|path| Storage::open(path, limit)).transpose()?;
         // Beside noise that stays in its file, the data does, too.
         let within = if noise.as_ref().is_none_or(Storage::is_memory) { limit } else { 0 };
         let reading = format!("reading {describe}");

@@ -1,4 +1,5 @@
 //! Numbers that were read, or a file whose rows are read when they are needed.
+use super::files::note_columns;
 use gaussmix::io::{self, ColumnSelection, Data, DataFile, Table};
 use std::ops::Range;
 use std::path::Path;
@@ -12,6 +13,7 @@ impl Storage {
     /// Reads a file of at most `memory` bytes; opens a larger one.
     pub fn open(path: &Path, memory: u64) -> io::Result<Self> {
         let table = Table::open(&[path], &ColumnSelection::default())?;
+        note_columns(&table, &path.display().to_string());
         Ok(match table.read_within(memory, &mut |_| ())? {
             Some(contents) => Self::Memory(contents.data),
             None => Self::File(Box::new(table.into_file(&mut |_| ())?)),

@@ -27,6 +27,11 @@ fn labels_name_the_components() {
             assert!((0..2).all(|j| (model.means()[[c, j]] - mean[j]).abs() < 0.3), "{more:?}: {}", model.means());
         }
     }
+    // An array of one dimension may be compressed.
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &folder.bytes("labels.npy")).unwrap();
+    folder.write("labels.npy.gz", encoder.finish().unwrap());
+    folder.run("fit x.npy -k 3 --labels labels.npy.gz");
     // A checkpoint belongs to its labels.
     write(&folder, |i| if i % 20 < 3 { (i % 3) as f64 } else { -1.0 });
     let arguments = "fit x.npy -k 3 --float64 --labels labels.npy --checkpoint state.json";

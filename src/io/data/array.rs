@@ -134,21 +134,18 @@ impl Data {
     }
 }
 
-/// Returns (N, D) of an array of samples with this shape.
-pub(super) fn matrix_shape(shape: &[usize]) -> Result<(usize, usize), Problem> {
-    match *shape {
-        [n, d] => Ok((n, d)),
-        _ => Err(Problem::format(format!(
-            "the array has shape {shape:?}; expected (samples, features){}",
-            if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
-        ))),
+/// Checks that the shape is that of samples. A vector (N,) becomes a column (N, 1) if `is_vector`.
+pub(super) fn make_matrix(shape: &mut Vec<usize>, is_vector: bool) -> Result<(), Problem> {
+    match shape[..] {
+        [_] if is_vector => shape.push(1),
+        [_, _] => {}
+        _ => {
+            return Err(Problem::format(format!(
+                "the array has shape {shape:?}; expected {}{}",
+                if is_vector { "(samples,)" } else { "(samples, features)" },
+                if shape.len() == 1 { "; for data of one feature save x.reshape(-1, 1)" } else { "" }
+            )));
+        }
     }
-}
-
-/// Checks the shape of an array with one number for each sample.
-pub(super) fn check_vector_shape(shape: &[usize]) -> Result<(), Problem> {
-    match *shape {
-        [_] | [_, 1] => Ok(()),
-        _ => Err(Problem::format(format!("the array has shape {shape:?}; expected (samples,)"))),
-    }
+    Ok(())
 }

@@ -38,6 +38,8 @@ pub struct ColumnSelection {
     /// Further texts that stand for a missing value, in upper or lower case. A number stands for one in every format,
     /// in any notation.
     pub na_values: Vec<String>,
+    /// Whether an array of shape (N,) is one column.
+    pub is_vector: bool,
 }
 
 /// A column of a file, as the header or the schema describes it.

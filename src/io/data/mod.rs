@@ -35,7 +35,6 @@ pub use npy::write_npy;
 pub use table::{Contents, DataFile, Table};
 
 use super::error::Result;
-use array::check_vector_shape;
 use ndarray::Array1;
 use std::path::Path;
 
@@ -69,14 +68,11 @@ pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
     Ok(Table::open(&[path], &ColumnSelection::default())?.read()?.data)
 }
 
-/// Reads one number for each sample (N,), such as sample weights, from a `.npy` of shape (N,) or (N, 1) or from a table
-/// with one column. The values are not checked. Errors: as [`read_data`].
+/// Reads one number for each sample (N,), such as sample weights, from an array of shape (N,) or (N, 1) or from a table
+/// with one column. The values are not checked. [`Table::open_vector`] has remarks on the file.
+///
+/// # Errors
+/// As [`read_data`].
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
-    let path = path.as_ref();
-    let array = match part::vector_from_npy(path).map_err(|problem| problem.at(path))? {
-        Some(array) => array,
-        None => read_data(path)?.into_f64().into_dyn(),
-    };
-    check_vector_shape(array.shape()).map_err(|problem| problem.at(path))?;
-    Ok(array.flatten().into_owned())
+    Table::open_vector(path)?.read_vector()
 }

@@ -1,5 +1,5 @@
 //! NumPy's array files.
-use super::array::{Data, Dtype, matrix_shape};
+use super::array::{Data, Dtype, make_matrix};
 use super::file_stamp::FileStamp;
 use super::npy_element::{Element, Stored};
 use super::npy_header::Header;
@@ -29,12 +29,14 @@ pub(super) struct Npy {
 }
 
 impl Npy {
-    /// Opens an array of numbers and checks that the file has the size that its header implies.
-    pub fn open(path: &Path) -> Result<Self, Problem> {
+    /// Opens an array of samples, or of one number for each if `is_vector`, and checks that the file has the size that
+    /// its header implies.
+    pub fn open(path: &Path, is_vector: bool) -> Result<Self, Problem> {
         let (mut file, stamp) = FileStamp::open(path)?;
-        let header = Header::read(&mut file)?;
+        let mut header = Header::read(&mut file)?;
         let stored = Stored::of(&header)?;
         header.check_size(stored.size as u64, stamp.size().saturating_sub(header.start))?;
+        make_matrix(&mut header.shape, is_vector)?;
         Ok(Self { file, stamp, header, stored })
     }
 
@@ -46,19 +48,10 @@ impl Npy {
         &self.header.shape
     }
 
-    /// Reads the whole array; `T` must hold its [`dtype`](Self::dtype).
-    pub fn read<T: Element>(&self) -> Result<ArrayD<T>, Problem> {
-        let mut values = zeros(&self.header.shape)?;
-        self.fill(&mut values, 0)?;
-        self.stamp.check(&self.file)?;
-        array(&self.header, values)
-    }
-
-    /// Reads some rows of a two-dimensional array, in the file's memory order; `T` must hold its
-    /// [`dtype`](Self::dtype).
+    /// Reads some rows, in the file's memory order; `T` must hold its [`dtype`](Self::dtype).
     ///
     /// # Panics
-    /// If the array has another number of dimensions, or fewer rows.
+    /// If the array has fewer rows.
     pub fn rows<T: Element>(&self, rows: Range<usize>) -> Result<Array2<T>, Problem> {
         let &[n, d] = self.shape() else { panic!("rows of an array of shape {:?}", self.shape()) };
         assert!(rows.start <= rows.end && rows.end <= n, "rows {rows:?} of {n}");
@@ -75,7 +68,7 @@ impl Npy {
             .map_err(|e| Problem::format(e.to_string()))
     }
 
-    /// Reads some rows of a two-dimensional array. Errors and panics: as [`rows`](Self::rows).
+    /// Reads some rows. Errors and panics: as [`rows`](Self::rows).
     pub fn data(&self, rows: Range<usize>) -> Result<Data, Problem> {
         match self.dtype() {
             Dtype::F32 => self.rows(rows).map(Data::F32),
@@ -148,7 +141,7 @@ pub(in crate::io) fn parse(bytes: &[u8]) -> Result<ArrayD<f64>, Problem> {
 
 /// Reads a data set from a stream of any length. Memory is taken as the data comes, at most as much as the header
 /// claims, which is refused if there is no room for it.
-pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
+pub(super) fn read_stream(content: &mut dyn io::Read, is_vector: bool) -> Result<Data, Problem> {
     fn matrix<T: Element>(header: &Header, stored: Stored, content: &mut dyn io::Read) -> Result<Array2<T>, Problem> {
         let count = header.shape.iter().try_fold(1usize, |n, &length| n.checked_mul(length)).unwrap_or(usize::MAX);
         let what = "the numbers of the array";
@@ -174,9 +167,9 @@ pub(super) fn read_stream(content: &mut dyn io::Read) -> Result<Data, Problem> {
         let matrix = array(header, values)?;
         matrix.into_dimensionality().map_err(|e| Problem::format(e.to_string()))
     }
-    let header = Header::read(&mut &mut *content)?;
+    let mut header = Header::read(&mut &mut *content)?;
     let stored = Stored::of(&header)?;
-    matrix_shape(&header.shape)?;
+    make_matrix(&mut header.shape, is_vector)?;
     Ok(match stored.dtype() {
         Dtype::F32 => Data::F32(matrix(&header, stored, content)?),
         Dtype::F64 => Data::F64(matrix(&header, stored, content)?),
@@ -238,7 +231,8 @@ mod tests {
     }
 
     fn read<T: Element + Into<f64>>(bytes: &[u8]) -> Vec<f64> {
-        Npy::open(file(bytes).path()).unwrap().read::<T>().unwrap().iter().map(|&v| v.into()).collect()
+        let npy = Npy::open(file(bytes).path(), true).unwrap();
+        npy.rows::<T>(0..npy.shape()[0]).unwrap().iter().map(|&v| v.into()).collect()
     }
 
     #[test]
@@ -252,7 +246,7 @@ mod tests {
         for bytes in [&c_order, &fortran] {
             assert_eq!(read::<f64>(bytes), x.iter().copied().collect::<Vec<_>>());
             let file = file(bytes);
-            let npy = Npy::open(file.path()).unwrap();
+            let npy = Npy::open(file.path(), false).unwrap();
             for rows in [0..5, 0..1, 1..4, 4..5, 2..2] {
                 assert_eq!(npy.rows::<f64>(rows.clone()).unwrap(), x.slice(ndarray::s![rows, ..]));
             }
@@ -285,10 +279,10 @@ mod tests {
                 let wanted: Vec<f64> = values.iter().map(|(value, _)| *value).collect();
                 assert_eq!(read::<f64>(&bytes), wanted, "{order}{descr}");
                 assert_eq!(parse(&bytes).unwrap().iter().copied().collect::<Vec<_>>(), wanted, "{order}{descr}");
-                let data = read_stream(&mut &bytes[..]).unwrap();
+                let data = read_stream(&mut &bytes[..], false).unwrap();
                 assert_eq!(data.dtype(), if descr == "f2" { "float32" } else { "float64" });
                 assert_eq!(data.dim(), (1, values.len()));
-                let opened = Npy::open(file(&bytes).path()).unwrap();
+                let opened = Npy::open(file(&bytes).path(), false).unwrap();
                 assert_eq!(format!("{data:?}"), format!("{:?}", opened.data(0..1).unwrap()));
             }
         }
@@ -309,16 +303,16 @@ mod tests {
     fn streams_that_are_cut_or_go_on_are_refused() {
         let mut bytes = Vec::new();
         write_npy(&ndarray::arr2(&[[1u8, 2], [3, 4]]), &mut bytes).unwrap();
-        assert_eq!(read_stream(&mut &bytes[..]).unwrap().dim(), (2, 2));
-        let error = read_stream(&mut &bytes[..bytes.len() - 1]).unwrap_err().to_string();
+        assert_eq!(read_stream(&mut &bytes[..], false).unwrap().dim(), (2, 2));
+        let error = read_stream(&mut &bytes[..bytes.len() - 1], false).unwrap_err().to_string();
         assert!(error.contains("takes 4 bytes, the file holds 3"), "{error}");
         bytes.push(5);
-        let error = read_stream(&mut &bytes[..]).unwrap_err().to_string();
+        let error = read_stream(&mut &bytes[..], false).unwrap_err().to_string();
         assert!(error.contains("something was appended"), "{error}");
         // A claim is refused before its data comes.
         let claim = npy("|u1", "(1125899906842624, 2)", &[]);
         let mut endless = io::Read::chain(&claim[..], io::repeat(0));
-        let error = read_stream(&mut endless).unwrap_err().to_string();
+        let error = read_stream(&mut endless, false).unwrap_err().to_string();
         assert!(error.contains("16 PiB of memory"), "{error}");
     }
 
@@ -329,7 +323,7 @@ mod tests {
         let x = ndarray::Array1::from_shape_fn(n, |i| i as f32);
         let mut bytes = Vec::new();
         write_npy(&x, &mut bytes).unwrap();
-        assert_eq!(Npy::open(file(&bytes).path()).unwrap().read::<f32>().unwrap(), x.into_dyn());
+        assert!(read::<f32>(&bytes).into_iter().eq(x.iter().map(|&v| f64::from(v))));
     }
 
     #[test]
@@ -340,13 +334,13 @@ mod tests {
             let file = file(&bytes);
             // The time of change has a coarse resolution; an old one makes any change visible.
             file.as_file().set_modified(std::time::UNIX_EPOCH).unwrap();
-            let npy = Npy::open(file.path()).unwrap();
+            let npy = Npy::open(file.path(), false).unwrap();
             assert!(npy.rows::<f32>(0..10).is_ok());
             change(&File::options().write(true).open(file.path()).unwrap());
-            let error = npy.read::<f32>().unwrap_err();
-            assert!(matches!(error, Problem::Changed), "{error}");
-            let error = npy.rows::<f32>(0..1).unwrap_err();
-            assert!(matches!(error, Problem::Changed), "{error}");
+            for rows in [0..1000, 0..1] {
+                let error = npy.rows::<f32>(rows).unwrap_err();
+                assert!(matches!(error, Problem::Changed), "{error}");
+            }
         };
         changed(&|file| file.set_len(200).unwrap());
         changed(&|file| file.set_len(1 << 20).unwrap());

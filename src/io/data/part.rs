@@ -1,5 +1,5 @@
 //! A file of a table. A format describes its columns (`Content`), and reads its rows in order from any row on (`Rows`).
-use super::array::{Data, Dtype, check_vector_shape, matrix_shape};
+use super::array::{Data, Dtype};
 use super::block::Block;
 use super::columns::{ColumnSelection, Field, Kind, Projection};
 use super::csv::{Csv, CsvRows};
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::io::{Problem, extension};
 use gmm_host::Interrupt;
-use ndarray::ArrayD;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -233,17 +232,13 @@ impl Content {
             Format::Parquet => parquet::open(path).map(Self::Grouped),
             #[cfg(feature = "parquet")]
             Format::ArrowIpc if regular && !ArrowStream::is_at(path)? => arrow_ipc::open(path).map(Self::Grouped),
-            Format::Npy if regular && extension(path) == "npy" => {
-                let npy = Npy::open(path)?;
-                matrix_shape(npy.shape())?;
-                Ok(Self::Npy(npy))
-            }
+            Format::Npy if regular && extension(path) == "npy" => Npy::open(path, selection.is_vector).map(Self::Npy),
             format => {
                 let stream = Stream::open(path)?;
                 let begins_with = |magic: &[u8]| stream.head.starts_with(magic);
                 match format {
-                    Format::Npy => Self::array(stream),
-                    Format::Any if begins_with(b"\x93NUMPY") => Self::array(stream),
+                    Format::Npy => Self::array(stream, selection.is_vector),
+                    Format::Any if begins_with(b"\x93NUMPY") => Self::array(stream, selection.is_vector),
                     Format::Any | Format::ArrowIpc if begins_with(b"PAR1") || begins_with(b"ARROW1") => {
                         Err(Problem::format(
                             "Parquet and Arrow files (other than Arrow IPC streams) cannot be read as a stream; write it to a file, \
@@ -267,9 +262,9 @@ impl Content {
         }
     }
 
-    fn array(stream: Stream) -> Outcome<Self> {
+    fn array(stream: Stream, is_vector: bool) -> Outcome<Self> {
         let (mut content, stamp) = stream.into_reader();
-        let data = npy::read_stream(content.as_mut());
+        let data = npy::read_stream(content.as_mut(), is_vector);
         stamp.check()?;
         data.map(Self::Memory)
     }
@@ -297,17 +292,4 @@ impl Content {
             Self::Csv(csv, _) => csv.fields(),
         }
     }
-}
-
-/// Reads an array of one dimension or of one column, if the file is an array that can be read in place.
-pub(super) fn vector_from_npy(path: &Path) -> Outcome<Option<ArrayD<f64>>> {
-    if extension(path) != "npy" {
-        return Ok(None);
-    }
-    let npy = Npy::open(path)?;
-    check_vector_shape(npy.shape())?;
-    Ok(Some(match npy.dtype() {
-        Dtype::F32 => npy.read::<f32>()?.mapv(f64::from),
-        Dtype::F64 => npy.read::<f64>()?,
-    }))
 }

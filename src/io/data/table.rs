@@ -10,6 +10,7 @@ use super::files::expand;
 use super::part::{Content, Cursor, Part};
 use crate::io::{Error, Problem, Result};
 use gmm_host::{Interrupt, memory};
+use ndarray::{Array1, Axis};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +71,22 @@ impl Table {
             |text: &String| [Decimal::Point, Decimal::Comma].iter().find_map(|decimal| decimal.number(text.as_bytes()));
         let na_values = selection.na_values.iter().filter_map(number).collect();
         Ok(Self { parts, dtype, na_values })
+    }
+
+    /// Opens a file with one number for each sample, for [`read_vector`](Self::read_vector). Errors: as
+    /// [`open`](Self::open).
+    pub fn open_vector(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open(&[path], &ColumnSelection { is_vector: true, ..ColumnSelection::default() })
+    }
+
+    /// Reads the numbers of a single column. Errors: as [`read`](Self::read); also if there are more columns.
+    pub fn read_vector(&self) -> Result<Array1<f64>> {
+        let values = self.read()?.data.into_f64();
+        if values.ncols() != 1 {
+            let what = format!("the array has shape {:?}; expected (samples,)", values.shape());
+            return Err(Problem::format(what).at(&self.first().path));
+        }
+        Ok(values.index_axis_move(Axis(1), 0))
     }
 
     /// Returns the distinct names of the features; `None` if the files have none.

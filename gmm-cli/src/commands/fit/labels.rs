@@ -1,8 +1,7 @@
 //! `gmm fit --labels`: the known components of samples.
-use crate::input::Source;
+use crate::input::{Source, read_vector};
 use anyhow::{Context, bail};
 use gaussmix::evaluator::{Evaluator, Labels};
-use gaussmix::io;
 use gaussmix::mcmc::Fingerprint;
 use ndarray::Array1;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ pub(super) struct Known {
 
 impl Known {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self { path: path.to_owned(), numbers: io::read_vector(path)? })
+        Ok(Self { path: path.to_owned(), numbers: read_vector(path)? })
     }
 
     /// Returns a hash by which a checkpoint recognises the labels.

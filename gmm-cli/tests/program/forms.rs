@@ -190,6 +190,37 @@ fn a_first_column_without_a_name_is_an_index() {
     assert_has(&notes(text), &["note: x.csv: `column 0` is left out"]);
 }
 
+/// A row `1,5` is one number, unless the rows show that it is an index and a number.
+#[test]
+fn a_single_column_may_have_decimal_commas() {
+    let folder = folder();
+    let fit = "fit data/iris.csv -k 2";
+    for text in ["w\n1,5\n2,5\n3,5\n", "\"w\"\r\n\r\n1,5\r\n2,7\r\n3,1\r\n", "w\n1,5\n2\n1,5e-1\n", "w\n-1,5\n-1,5\n"] {
+        let said =
+            "`1,5` is a number with a decimal comma, or an index and a number; --decimal , or --decimal . says which";
+        let said = said.replace("1,5", if text.contains("-1,5\n") { "-1,5" } else { "1,5" });
+        refused(text, &[&said]);
+        folder.write("w.csv", text);
+        folder.refused(format!("{fit} --sample-weight w.csv"), &["w.csv: line ", &said]);
+        let comma = ColumnSelection { decimal: Some(io::Decimal::Comma), ..ColumnSelection::default() };
+        assert_eq!(read_with("x.csv", text, &comma).0.ncols(), 1);
+    }
+    let point = ColumnSelection { decimal: Some(io::Decimal::Point), ..ColumnSelection::default() };
+    assert_eq!(read_with("x.csv", "w\n1,5\n2,7\n", &point).0, arr2(&[[5.0], [7.0]]));
+    for text in ["w\n1,5\n2,-7\n", "w\n1,5\n2,7.0\n", "w\na,5\nb,7\n", "\"w\"\n\"1\",5\n\"2\",7\n", ",w\n0,5\n1,7\n"] {
+        let (values, names, remarks) = read("x.csv", text);
+        assert_eq!((values.map(|v| v.abs()), names), (arr2(&[[5.0], [7.0]]), strings(&["w"])), "{text:?}");
+        assert!(remarks[0].contains("it is an index"), "{remarks:?}");
+    }
+    // Other files are noted like the data.
+    folder.write("w.csv", format!(",w\n{}", (0..150).map(|i| format!("{i},1\n")).collect::<String>()));
+    folder.write("s.csv", format!(",a,b,c,d\n{}", (0..150).map(|i| format!("{i},1,1,1,1\n")).collect::<String>()));
+    for more in ["--sample-weight w.csv", "--labels w.csv", "--noise s.csv"] {
+        let file = more.split(' ').next_back().unwrap();
+        assert_has(&folder.notes(format!("{fit} {more}")), &[&format!("note: {file}: `column 0` is left out")]);
+    }
+}
+
 #[test]
 fn lines_of_any_width_are_read() {
     let d = 6000;

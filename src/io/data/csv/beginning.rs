@@ -1,10 +1,10 @@
 //! Conclusions from the first rows of a table, and their errors.
 use super::super::array::Dtype;
 use super::super::columns::{ColumnSelection, Field, Kind, MAX_ADVISED, MAX_LISTED, option_list, option_name};
-use super::super::decimal::{Spelling, text};
+use super::super::decimal::{Decimal, Spelling, text};
 use super::super::header::{self, FirstLine};
 use super::super::stream::Stream;
-use super::dialect::characters;
+use super::dialect::{characters, decimals};
 use super::records::{FIRST_ROWS, MAX_ROW, excerpt, is_complete, line_start, read_record, reader, too_long};
 use crate::io::Problem;
 use csv::ByteRecord;
@@ -51,6 +51,32 @@ pub(super) fn has_header(
         (None, FirstLine::Names) => true,
         (None, FirstLine::Numbers) if first.is_none() => true,
         _ => rows.first().is_some_and(has_first_names),
+    }
+}
+
+/// Refuses rows below one name that are numbers with decimal commas, or an index of the rows and whole numbers. Quotes
+/// around a label show that it is one.
+pub(super) fn check_decimals(
+    rows: &[ByteRecord],
+    head: &[u8],
+    line: impl Fn(&ByteRecord) -> u64,
+) -> Result<(), Problem> {
+    let joined = |row: &ByteRecord| row.iter().collect::<Vec<_>>().join(&b',');
+    let is_number = |row: &ByteRecord| {
+        let start = row.position().map_or(0, |position| position.byte() as usize);
+        let number = joined(row);
+        let is_whole =
+            row.len() == 1 || decimals(&number).is_some() && !head[start..].trim_ascii_start().starts_with(b"\"");
+        is_whole && Decimal::Comma.number(&number).is_some()
+    };
+    match rows.iter().find(|row| row.len() == 2) {
+        Some(row) if rows.iter().all(is_number) => Err(Problem::format(format!(
+            "line {}: `{}` is a number with a decimal comma, or an index and a number; --decimal , or --decimal . says which \
+             for data; in any file, write the number with a point, or a comma before the header",
+            line(row),
+            text(&joined(row))
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ const SEPARATORS: [u8; 4] = [b',', b'\t', b';', b'|'];
 pub(super) struct Layout {
     pub separator: u8,
     pub spelling: Spelling,
-    /// The bytes of comments before the first row.
+    /// The bytes of comments and of skipped lines before the first row, and the number of their lines.
     pub skip: u64,
     pub skipped_lines: u64,
     pub header: bool,
@@ -70,7 +70,7 @@ fn has_decimal_commas(head: &[u8], whole: bool, separator: u8, otherwise: u8, co
 }
 
 /// Returns the number of digits after the first comma of a field, if it stands between digits.
-fn decimals(field: &[u8]) -> Option<usize> {
+pub(super) fn decimals(field: &[u8]) -> Option<usize> {
     let comma = field.iter().position(|&byte| byte == b',')?;
     let digits = field[comma + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     (digits > 0 && comma > 0 && field[comma - 1].is_ascii_digit()).then_some(digits)

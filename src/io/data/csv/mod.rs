@@ -11,8 +11,8 @@ use super::header::{self, FirstLine};
 use super::stream::{self, Stream};
 use crate::io::Problem;
 use beginning::{
-    Beginning, about_header, check_first_rows, check_last_rows, check_second_header, count_columns, end_empty,
-    find_characters, has_header, has_no_choice, kinds, named_by, undivided,
+    Beginning, about_header, check_decimals, check_first_rows, check_last_rows, check_second_header, count_columns,
+    end_empty, find_characters, has_header, has_no_choice, kinds, named_by, undivided,
 };
 use csv::ByteRecord;
 use dialect::Layout;
@@ -81,16 +81,19 @@ impl Csv {
                 .filter(|names| header::first_line(std::slice::from_ref(names), &spelling) == FirstLine::Names),
             None => None,
         };
+        let line = |row: &ByteRecord| {
+            let byte = row.position().map_or(0, csv::Position::byte);
+            line_at(stream.head.iter().copied(), (skip as u64) + byte)
+        };
+        if separator == b',' && selection.decimal.is_none() && names.as_ref().is_some_and(|names| names.len() == 1) {
+            check_decimals(&rows, head, line)?;
+        }
         let ends_empty = |width| end_empty(head, whole, separator, header, width);
         let (columns, trailing) = count_columns(&mut names, &rows, header, ends_empty)?;
         let has_index = columns > 1
             && names.as_ref().is_some_and(|names| {
                 names.iter().take(columns).enumerate().all(|(column, name)| name.is_empty() == (column == 0))
             });
-        let line = |row: &ByteRecord| {
-            let byte = row.position().map_or(0, csv::Position::byte);
-            line_at(stream.head.iter().copied(), (skip as u64) + byte)
-        };
         if !trailing {
             let above = names.as_ref().filter(|_| header);
             let table =

@@ -69,7 +69,10 @@ pub fn read_data(path: impl AsRef<Path>) -> Result<Data> {
 }
 
 /// Reads one number for each sample (N,), such as sample weights, from an array of shape (N,) or (N, 1) or from a table
-/// with one column. The values are not checked. [`Table::open_vector`] has remarks on the file. Errors: as [`read_data`].
+/// with one column. The values are not checked. [`Table::open_vector`] has remarks on the file.
+///
+/// # Errors
+/// As [`read_data`].
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Array1<f64>> {
     Table::open_vector(path)?.read_vector()
 }

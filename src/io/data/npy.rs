@@ -29,8 +29,8 @@ pub(super) struct Npy {
 }
 
 impl Npy {
-    /// Opens an array of samples, or of one number for each if `is_vector`, and checks that the file has the size that its
-    /// header implies.
+    /// Opens an array of samples, or of one number for each if `is_vector`, and checks that the file has the size that
+    /// its header implies.
     pub fn open(path: &Path, is_vector: bool) -> Result<Self, Problem> {
         let (mut file, stamp) = FileStamp::open(path)?;
         let mut header = Header::read(&mut file)?;

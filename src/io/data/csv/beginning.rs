@@ -54,8 +54,8 @@ pub(super) fn has_header(
     }
 }
 
-/// Refuses rows below one name that are numbers with decimal commas or, perhaps, an index of the rows and whole numbers.
-/// Quotes around a label show that it is one.
+/// Refuses rows below one name that are numbers with decimal commas, or an index of the rows and whole numbers. Quotes
+/// around a label show that it is one.
 pub(super) fn check_decimals(
     rows: &[ByteRecord],
     head: &[u8],

@@ -154,7 +154,7 @@ impl Room {
         let (mut entry, mut exit) = (vec![[0.0; L]; k], vec![[0.0; L]; k]);
         for (l, piece) in pieces.iter().enumerate() {
             weights[l] = piece.weight;
-            // A sequence without weight may be impossible; the ends of its chunks are then no probabilities.
+            // A sequence without weight may be impossible; then the ends of its chunks are not probabilities.
             if piece.weight == 0.0 || self.in_logs.iter().any(|(lane, ..)| *lane == l) {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Variational inference: its steps and bound against the written-out formulas, and its agreement with EM.
 use crate::common::*;
 use gmm_host::{
-    BayesianGaussianMixtureParams, CovarianceType, Covariances, CpuEvaluator, Device, Error, Evaluator, Fit, Freeze,
-    InitParams, LoadOptions, Predict, Samples, Statistics, StepwiseEm, StochasticVariational, VariationalMixture,
-    VariationalPrior, WeightConcentrationPriorType, load,
+    BayesianGaussianMixtureParams, CovarianceType, Covariances, CpuEvaluator, Error, Evaluator, Fit, Freeze,
+    InitParams, Predict, Samples, Statistics, StepwiseEm, StochasticVariational, VariationalMixture, VariationalPrior,
+    WeightConcentrationPriorType,
 };
 use nalgebra::{DMatrix, DVector};
 use ndarray::{Array1, Array2, array};
@@ -438,25 +438,6 @@ fn stochastic_variational_inference_approaches_the_fit() {
         let refused = new(start.clone()).total_samples(0.0);
         assert!(matches!(refused, Err(Error::BadParameter { name: "total_samples", .. })));
         assert!(StochasticVariational::new(start, 0.5, 1e-6, Freeze::default()).is_err());
-    }
-}
-
-#[test]
-fn the_number_of_threads_makes_no_difference() {
-    let x = blobs(2, 3000, 3);
-    for (t, kind) in kinds() {
-        let of_threads = |threads: usize| {
-            let options = LoadOptions::new().threads(threads);
-            let mut all = load(Device::Cpu, Samples::from_f64(x.view()).unwrap(), &options).unwrap();
-            let found = fit(params(4, t, kind).max_iter(10), all.as_mut());
-            let mut stream = StochasticVariational::new(found.mixture.clone(), 0.7, 1e-6, Freeze::default()).unwrap();
-            for chunk in x.axis_chunks_iter(ndarray::Axis(0), 1000) {
-                let mut chunk = load(Device::Cpu, Samples::from_f64(chunk).unwrap(), &options).unwrap();
-                stream.partial_fit(chunk.as_mut()).unwrap();
-            }
-            (found.mixture, found.lower_bounds, stream.mixture().clone())
-        };
-        assert_eq!(of_threads(1), of_threads(3), "{t} {kind}");
     }
 }
 

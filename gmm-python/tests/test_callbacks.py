@@ -99,6 +99,11 @@ def test_an_error_of_a_callback_ends_the_fit(iris):
     with pytest.raises(KeyError, match="mine"):
         GaussianMixture(3, random_state=0).set_callbacks(recorder).fit(iris)
     assert recorder.calls == ["setup", ("begin", "fit", 0), *iterations(0), "teardown"]
+    # A fit that fails before its first iteration.
+    recorder = Recorder()
+    with pytest.raises(ValueError, match="NaN"):
+        GaussianMixture(3).set_callbacks(recorder).fit(np.where(iris == iris[7], np.nan, iris))
+    assert (recorder.calls[0], recorder.calls[-1]) == ("setup", "teardown")
 
 
 def test_what_callbacks_are_given(iris):

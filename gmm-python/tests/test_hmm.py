@@ -196,6 +196,9 @@ def test_a_monitor_decides(capsys):
     # Parameters that are set later count too.
     monitor = model(n_iter=2).set_params(n_iter=4, tol=-np.inf, verbose=True).fit(X).monitor_
     assert monitor.iter == 4 and len(capsys.readouterr().err.splitlines()) == 4
+    # So does a monitor that is set by hand.
+    fit.monitor_ = hmm.ConvergenceMonitor(-np.inf, 5, False)
+    assert fit.fit(X).monitor_.iter == 5
 
 
 def test_bad_input():
@@ -304,7 +307,7 @@ def test_fits_go_on_from_checkpoints(cls, tmp_path):
     np.testing.assert_array_equal(went_on.covars_, whole.covars_)
     # A longer fit is not cut.
     shorter = cls(2, n_iter=3, tol=-np.inf).fit(X, checkpoint=path)
-    assert list(shorter.monitor_.history) == list(whole.monitor_.history)
+    assert list(shorter.monitor_.history) == list(whole.monitor_.history) and shorter.monitor_.converged
     with pytest.raises(ValueError, match="give the data of the checkpoint"):
         cls(2, n_iter=20).fit(X + 1, checkpoint=path)
     with pytest.raises(ValueError, match=r"\(3, 1, 4\)"):

@@ -35,7 +35,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     Parameters:
     estimator : GaussianMixture or BayesianGaussianMixture
         The estimator with the parameters of all fits. Its start is by 'kmeans'; it cannot have initial parameters,
-        `standardize`, `warm_start` or a `callback`.
+        `standardize`, `warm_start`, `noise` or a `callback`.
     checkpoint : path-like or None, default=None
         A file (.jsonl) to which each run is added when it has ended. If the file is there already, its runs are not
         made again; the samples, their groups and the estimator's parameters must be the same then, with an integer
@@ -119,7 +119,7 @@ class ManyMixtures(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         template: Estimator = clone(estimator)
         template._validate_params()
         given = [name for name in (*_start.INITIAL, "callback") if getattr(template, name, None) is not None]
-        given += [name for name in ("standardize", "warm_start") if getattr(template, name)]
+        given += [name for name in ("standardize", "warm_start", "noise") if getattr(template, name, None)]
         if given:
             raise ValueError(f"many fits in one call do not take {given[0]}; leave it out, or fit one by one")
         if not isinstance(template.init_params, str) or template.init_params not in ("kmeans", "hierarchical"):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _tables
 from ._arrays import Floats, checked_weights, is_plain, load, numbers_of, validated
-from ._gpu import beside, on_host
+from ._gpu import beside
 from ._graph import mixture_graph
 from ._parameters import ScikitLearn, count, seed_of, whole
 from ._warnings import warn

@@ -28,21 +28,23 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 def all_or_nothing(fit: _Method) -> _Method:
     """Return a method that checks the parameters, and whose errors leave an estimator as it was, unless a mixture is fitted then."""
+    # scikit-learn tears callbacks down before this forgets them.
+    checked: Any = _fit_context(prefer_skip_nested_validation=True)(fit)
 
     @wraps(fit)
     def fitted(self: Any, *given: Any, **named: Any) -> Any:
         before = vars(self).copy()
         try:
-            return fit(self, *given, **named)
+            return checked(self, *given, **named)
         except BaseException:
-            if vars(self).get("lower_bounds_") is before.get("lower_bounds_"):
+            # Equal, not the same: MPI gives each rank a copy.
+            if vars(self).get("lower_bounds_") == before.get("lower_bounds_"):
                 for name in vars(self).keys() - before:
                     delattr(self, name)
                 vars(self).update(before)
             raise
 
-    checked: _Method = _fit_context(prefer_skip_nested_validation=True)(fitted)
-    return checked
+    return fitted  # type: ignore[return-value]
 
 
 class Watched(BaseEstimator, CallbackSupportMixin):  # type: ignore[misc]  # scikit-learn has no types

@@ -84,7 +84,7 @@ class ConvergenceMonitor:
     @property
     def converged(self) -> bool:
         """Whether the fit ends: after n_iter iterations, or at a gain below tol."""
-        return self.iter == self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
+        return self.iter >= self.n_iter or (len(self.history) >= 2 and self.history[-1] - self.history[-2] < self.tol)
 
 
 class Expectations(NamedTuple):
@@ -129,9 +129,9 @@ class HMM(Watched):
     decay: float
     random_state: Any
     n_iter: int
-    tol: float
-    verbose: bool
     monitor_: ConvergenceMonitor
+    #: The parameters that the monitor has taken.
+    _of_monitor: dict[str, Any]
     _stream: _core.SequenceStream | None
     #: Of each class: the engine's model of the attributes, what starts a fit, and the priors as the engine takes them.
     _engine: Callable[[], _core.HiddenMarkov]
@@ -149,7 +149,8 @@ class HMM(Watched):
     def _take(self, given: dict[str, Any]) -> None:
         """Set the parameters, which are the local variables of a constructor."""
         set_parameters(self, given)
-        self.monitor_ = ConvergenceMonitor(given["tol"], given["n_iter"], given["verbose"])
+        self._of_monitor = {name: given[name] for name in ("tol", "n_iter", "verbose")}
+        self.monitor_ = ConvergenceMonitor(**self._of_monitor)
 
     def _form(self) -> str:
         """Return the type of the covariances' arrays."""
@@ -348,9 +349,10 @@ class HMM(Watched):
 
     def _iterate(self, sequences: Any, x: Array, checkpoint: str | os.PathLike[str] | None, X: Any, lengths: Any) -> None:
         """Make the iterations of a fit, which starts from some rows of X."""
-        if type(self.monitor_) is ConvergenceMonitor:
-            # A parameter may have been set since it was made.
-            vars(self.monitor_).update(tol=self.tol, n_iter=self.n_iter, verbose=self.verbose)
+        # Parameters that have been set since the monitor was made.
+        changed = {name: getattr(self, name) for name, value in self._of_monitor.items() if getattr(self, name) != value}
+        vars(self.monitor_).update(changed)
+        self._of_monitor |= changed
         history = [] if checkpoint is None else self._resume(checkpoint, x)
         if not history:
             self._init(x[~np.isnan(x).any(axis=1)] if self.missing else x, [len(x)] if lengths is None else lengths)

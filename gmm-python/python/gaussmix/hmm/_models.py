@@ -391,7 +391,7 @@ class Likelihood:
         if covariance_type != _core.covariance_form(covariance_type):
             raise ValueError(f"covariance_type is {covariance_type!r}; use 'diag', 'spherical', 'full' or 'tied'")
         self._sequences = sequences_of(X, lengths, sequence_weight, missing, device)
-        self._weights = None if sequence_weight is None else np.asarray(sequence_weight, dtype=np.float64).ravel()
+        self._weights = None if sequence_weight is None else np.array(sequence_weight, dtype=np.float64).ravel()
         self._covariance_type = covariance_type
 
     def _engine(self, startprob: Any, transmat: Any, means: Any, covars: Any, weights: Any) -> _core.HiddenMarkov:
@@ -416,7 +416,7 @@ class Likelihood:
     ) -> tuple[float, list[Array]]:
         """Return the total log-likelihood and its derivatives.
 
-        Each entry of the arrays is a variable of its own: probabilities need not sum to 1, and mirrored entries of a
+        Each entry of the arrays is a variable of its own, although probabilities must sum to 1; mirrored entries of a
         covariance matrix are two variables. A probability of 0 is a constant, whose derivative is 0.
         Parameters:
         startprob : array-like of shape (n_components,) -- The probabilities of the first states.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 
 from .. import _core, _tables
 from .._arrays import Floats, numbers_of
@@ -329,7 +329,7 @@ def me(
     prior : priorControl, default=None -- A prior, not for EVE, VEE, VVE and EVV.
     Vinv : float, default=None -- The density of noise, whose probabilities are then one more column of `z`, the last.
     """
-    x, start = _rows(data), check_array(z, dtype=np.float64)
+    x, start = _rows(data), numbers_of(z, "z", ensure_all_finite=True)
     check_consistent_length(x, start)
     noise = None if Vinv is None else (float(start[:, -1].mean()), 1.0 / Vinv)
     samples, k = _core.Data(x, device=device), start.shape[1] - (noise is not None)

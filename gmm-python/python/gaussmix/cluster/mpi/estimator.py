@@ -87,7 +87,7 @@ class ExtremeDeconvolution(Mixtures, estimator.ExtremeDeconvolution):
     """Extreme deconvolution by the ranks of an MPI communicator.
 
     Samples and ranks are as for :class:`GaussianMixture`. The noise is one covariance for all samples, or an array of
-    each rank beside its samples.
+    each rank beside its samples. A rank with as many rows as columns gives a covariance for each row.
     """
 
 

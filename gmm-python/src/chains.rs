@@ -122,7 +122,7 @@ impl Chains {
             samples = samples.with_shared_weights(weights.into_shared()).map_err(exception)?;
         }
         // SAFETY: the run keeps the arrays as long as the samples.
-        let noise = noise.map(|noise| unsafe { noise.copied()?.borrow() }).transpose()?;
+        let noise = noise.map(|noise| unsafe { noise.borrow() }).transpose()?;
         let mut of_noise = Vec::new();
         if let Some(noise::Borrowed { noise, arrays }) = noise {
             samples = samples.with_noise(noise).map_err(exception)?;

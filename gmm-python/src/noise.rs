@@ -20,13 +20,6 @@ pub struct Borrowed {
 }
 
 impl Given<'_> {
-    /// Returns the noise in arrays of its own, which nobody changes.
-    pub fn copied(&self) -> PyResult<Self> {
-        let Self(covariances, common, groups, projection) = self;
-        let projection = projection.as_ref().map(|projection| projection.call_method0("copy")).transpose()?;
-        Ok(Self(covariances.call_method0("copy")?, *common, groups.clone(), projection))
-    }
-
     /// Checks the noise. It borrows the arrays, unless they are small.
     ///
     /// # Safety

@@ -291,22 +291,22 @@ class Measurements(NamedTuple):
     noise: Any
     projection: ArrayLike | None = None
 
-    def _given(self, n: int, scale: Float64 | None = None) -> Given:
-        """Return the noise for the engine, which checks the shapes, of columns that are divided by `scale`."""
+    def _given(self, n: int, scale: Float64 | None = None, *, copy: bool = False) -> Given:
+        """Return the noise for the engine, which checks the shapes and borrows the arrays, of columns that are divided by `scale`."""
         noise, groups = self.noise, None
         if isinstance(noise, tuple):
             noise, numbers = noise
             groups = numbers_of(numbers, "the groups of the noise", dtype=np.int64, ensure_2d=False).tolist()
             if np.ndim(noise) != 3 or len(groups) != n or min(groups) < 0:
                 raise ValueError(f"noise of groups should be matrices (J, n_columns, n_columns) and {n} numbers below J")
-        noise = numbers_of(noise, "noise", allow_nd=True)
+        noise = numbers_of(noise, "noise", allow_nd=True, copy=copy)
         c = noise.shape[-1]
         common: bool = noise.shape == (c, c)
         if common and n == c:
             raise ValueError(f"noise of shape {noise.shape} may be variances or one covariance; give {(n, c, c)}")
         if scale is not None:
             noise = noise / (scale * scale if noise.ndim == 2 and not common else np.outer(scale, scale))
-        projection = None if self.projection is None else numbers_of(self.projection, "projection", allow_nd=True)
+        projection = None if self.projection is None else numbers_of(self.projection, "projection", allow_nd=True, copy=copy)
         return noise, common, groups, projection
 
 

@@ -144,7 +144,7 @@ class MixturePosterior(Estimator):
         start = None if init is None else mixture_of(init, "init")._engine
         with self._task(X, y, sample_weight):
             saved = None if resume is None else os.fspath(resume)
-            noise = None if measured is None else measured._given(x.shape[0])
+            noise = None if measured is None else measured._given(x.shape[0], copy=True)
             self._chains = _core.Chains(x, weights, options, start, saved, self.missing, noise)
             return self.go_on()
 

@@ -135,9 +135,7 @@ class Likelihood(Evaluation):
         noise: Given | None = None
         if isinstance(X, Measurements):
             measured, X, self._measured = X, X.X, True
-            noise = measured._given(len(on_host(X)))
-            if copy:
-                noise = noise[0].copy(), *noise[1:3], None if noise[3] is None else noise[3].copy()
+            noise = measured._given(len(on_host(X)), copy=copy)
         if missing and on_gpu(X):
             X, copy = _arrays.copied_from_gpu(X, type(self).__name__), False
         if on_gpu(X):

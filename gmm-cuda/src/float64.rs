@@ -34,6 +34,7 @@ impl<'a> Float64<'a> {
     }
 
     fn over(data: DeviceSamples<f64>, samples: Source<'a>) -> Result<Self> {
+        let _entered = data.gpu().enter()?;
         Ok(Self { data, samples, general: General::new()?, fused: None, latest: general::VARIANT })
     }
 

@@ -42,7 +42,7 @@ impl Context {
         failure.map_or(Ok(entered), Err)
     }
 
-    /// Returns the context that the calling thread entered last. Fails if it has entered none.
+    /// Returns the context that the calling thread is in. Fails if it is in none.
     pub fn current(driver: Driver) -> Result<Self> {
         let current = CURRENT.with_borrow(Clone::clone);
         current.ok_or_else(|| driver.functions().error("cuCtxGetCurrent", INVALID_CONTEXT))

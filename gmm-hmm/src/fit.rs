@@ -54,6 +54,10 @@ impl Options {
     /// # Errors
     /// As [`step`](Self::step); [`Error::Shape`] for sums of another model.
     pub fn m_step(&self, model: &HiddenMarkov, expectations: &Expectations) -> Result<HiddenMarkov> {
+        if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
+            let (value, remedy) = (self.reg_covar.to_string(), "it must be zero or positive, and finite");
+            return Err(Error::Parameter { what: "reg_covar", value, remedy });
+        }
         let Expectations { start, transitions, statistics, .. } = expectations;
         let (k, means) = (model.n_states(), model.emissions().means().dim());
         let form = model.emissions().covariance_type();
@@ -94,9 +98,6 @@ impl Options {
         }
         if self.tol.is_nan() {
             return bad("tol", "NaN".into(), "it must be a number");
-        }
-        if !(self.reg_covar >= 0.0 && self.reg_covar.is_finite()) {
-            return bad("reg_covar", self.reg_covar.to_string(), "it must be zero or positive, and finite");
         }
         // The result of a longer fit stays.
         let n_iter = self.n_iter.max(history.len());

@@ -67,8 +67,8 @@ impl Priors {
             ("the prior of transmat", &[k, k], self.transitions.view().into_dyn(), any),
             ("the prior of the weights", &[k, m], self.weights.view().into_dyn(), any),
             ("the prior means", &[k * m, d], self.means.view().into_dyn(), any),
-            ("a weight of the prior means", &[k * m], self.means_weight.view().into_dyn(), 0.0),
-            ("a divisor of the prior covariances", &[k * m], self.divisor.view().into_dyn(), any),
+            ("means_weight of the prior", &[k * m], self.means_weight.view().into_dyn(), 0.0),
+            ("the divisor of the prior", &[k * m], self.divisor.view().into_dyn(), any),
         ];
         let check = |what: &'static str, value: f64, least| match value.is_finite() && value >= least {
             true => Ok(()),

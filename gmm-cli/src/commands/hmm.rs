@@ -241,9 +241,9 @@ impl Fit {
         }
         let (model, states) = (best.fit.model.clone(), best.fit.model.n_states());
         HiddenMarkovFile { model, feature_names: loaded.features.clone(), history: Vec::new() }.write(&output)?;
-        checkpoint_written.context("the checkpoint could not be written")?;
         text::print(text::table(&columns, fits.iter().map(row), 0))?;
-        text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))
+        text::print(format_args!("a model of {states} states of {} written to {}", loaded.describe(), output))?;
+        checkpoint_written.context("the checkpoint could not be written")
     }
 }
 

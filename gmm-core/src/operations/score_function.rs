@@ -25,12 +25,17 @@ pub fn score_function(evaluator: &mut dyn Evaluator, mixture: &Mixture) -> Resul
     check_features(mixture, d)?;
     mixture.check_no_noise("the score function")?;
     memory::check("the score function", &[n, d], size_of::<f64>(), "take fewer rows at a time")?;
+    let check_noise = |evaluator: &dyn Evaluator| match evaluator.data().has_noise {
+        true => {
+            let (what, remedy) = ("the score function".into(), "take the samples without their noise");
+            Err(Error::Unsupported { what, backend: "samples with noise", remedy })
+        }
+        false => Ok(()),
+    };
+    check_noise(evaluator)?;
     let responsibilities = evaluator.predict_proba(mixture)?;
     // Chunks know their noise once they are loaded.
-    if evaluator.data().has_noise {
-        let (what, remedy) = ("the score function".into(), "take the samples without their noise");
-        return Err(Error::Unsupported { what, backend: "samples with noise", remedy });
-    }
+    check_noise(evaluator)?;
     let precisions = mixture.precisions();
     let mut out = Array2::zeros((n, d));
     for start in (0..n).step_by(ROWS_AT_ONCE) {

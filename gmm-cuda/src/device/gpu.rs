@@ -200,7 +200,7 @@ impl Gpu {
         })
     }
 
-    /// Makes the device's context current in the calling thread, until the result is dropped. Each public call begins with it.
+    /// Returns the thread's stay in the device's context. Each public call begins with it.
     pub fn enter(&self) -> Result<Entered> {
         Ok(self.context.enter()?)
     }

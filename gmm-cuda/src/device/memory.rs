@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 
-/// Returns the context that the calling thread has entered.
+/// Returns the context that the calling thread is in.
 pub fn context() -> Result<Context> {
     Ok(Context::current(driver()?)?)
 }

@@ -45,6 +45,7 @@ fn check_near(x: &Array2<f32>, sets: &[Mixture], kernel: &str) {
     let (frame, n) = (evaluator.frame().clone(), samples.n_samples());
     let near = NearSets { frame: &frame, reference: &sets[0], sets, n };
     let task = Task { digits: Digits::Expandable, ..evaluator.task(Operation::Totals, &sets[0]) };
+    let _entered = evaluator.data.gpu().enter().unwrap();
     let totals = evaluator.near_totals(&task, near).unwrap();
     used(&evaluator, kernel);
     assert_eq!(totals, evaluator.near_totals(&task, near).unwrap(), "{kernel}: the same bits every time");
@@ -163,6 +164,7 @@ fn small_k_takes_weights() {
 /// Returns whether totals and scores by `tiled` come from linear terms, or from products of two features.
 fn is_expanded(samples: &Samples<'_>, mixture: &Mixture) -> bool {
     let mut evaluator = float32(samples, "tiled");
+    let _entered = evaluator.data.gpu().enter().unwrap();
     let mut of = |operation| evaluator.prepared(operation, mixture).unwrap().0.is_expandable();
     let both = [Operation::Total, Operation::Scores].map(&mut of);
     assert_eq!(both[0], both[1]);

@@ -109,6 +109,7 @@ impl<'a> Float32<'a> {
         requested: Option<Requested>,
         tuning_file: Option<PathBuf>,
     ) -> Result<Self> {
+        let _entered = data.gpu().enter()?;
         Ok(Self {
             data,
             samples,

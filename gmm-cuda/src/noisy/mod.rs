@@ -97,6 +97,7 @@ impl<'a> OwnNoise<'a> {
 
     /// Makes one pass over all samples; returns their total log-likelihood.
     fn pass(&mut self, mixture: &Mixture, mut goal: Goal<'_>) -> Result<f64> {
+        let _entered = self.store.gpu.enter()?;
         let shape = self.prepare(mixture, &goal)?;
         let this = &*self;
         this.start(shape, &mut goal)?.wait()?;
@@ -125,7 +126,6 @@ impl<'a> OwnNoise<'a> {
         check_features(mixture, self.n_features())?;
         mixture.check_no_noise("noise of the samples, under the density")?;
         let (gpu, n, (k, d)) = (self.store.gpu, self.n_samples(), mixture.means().dim());
-        let _entered = gpu.enter()?;
         let multiprocessors = gpu.limits.multiprocessors;
         let piece = (PIECE_NUMBERS / k.max(self.store.entries)).max(MIN_PIECE).min(n).next_multiple_of(STRIDE);
         let mut slices = 1;
@@ -215,6 +215,7 @@ impl Engine for OwnNoise<'_> {
     }
 
     fn kernel_seconds(&mut self, mixture: &Mixture, repeats: u32) -> Result<f64> {
+        let _entered = self.store.gpu.enter()?;
         let shape = self.prepare(mixture, &Goal::Total)?;
         // The first launches, which do not count, load the kernels.
         self.start(shape, &mut Goal::Total)?.wait()?;

@@ -104,7 +104,7 @@ fn fits() {
     for (priors, part) in [
         (Priors { start: array![0.0], ..none.clone() }, "the prior of startprob"),
         (Priors { start: array![0.0, f64::NAN], ..none.clone() }, "the prior of startprob is NaN"),
-        (Priors { means_weight: array![0.0, -1.0], ..none.clone() }, "a weight of the prior means is -1"),
+        (Priors { means_weight: array![0.0, -1.0], ..none.clone() }, "means_weight of the prior is -1"),
         (Priors { scatter: Covariances::Diag(Array2::from_elem((2, 2), f64::INFINITY)), ..none }, "covariance is inf"),
     ] {
         let got = text(Options { priors: Some(priors), ..Options::default() }.fit(start.clone(), &sequences));

@@ -12,6 +12,7 @@ use gmm_core::model::covariances::{CovarianceType, Covariances};
 use gmm_core::model::linalg::product;
 use gmm_core::statistics::{CentredSums, Statistics};
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
+use std::borrow::Cow;
 
 /// scikit-learn's default limits: Lloyd's iterations, and the centres' squared move over the columns' mean variance.
 const MAX_ITER: usize = 300;
@@ -195,13 +196,17 @@ fn rows_of<T: Number>(x: ArrayView2<'_, T>) -> Vec<T> {
     }
 }
 
+fn with_weight_of<'a, T: Number>(rows: &'a [T], d: usize, weights: &[T]) -> Cow<'a, [T]> {
+    if weights.iter().all(|w| *w > T::zero()) {
+        return Cow::Borrowed(rows);
+    }
+    let counted = rows.chunks_exact(d).zip(weights).filter(|(_, w)| **w > T::zero());
+    counted.flat_map(|(row, _)| row).copied().collect()
+}
+
 /// Subtracts from each column the mean of the rows with weight; returns the mean of the columns' variances.
 fn centre<T: Number>(rows: &mut [T], d: usize, weights: &[T]) -> T {
-    let counted = |rows: &[T]| -> Vec<T> {
-        let counted = rows.chunks_exact(d).zip(weights).filter(|(_, w)| **w > T::zero());
-        counted.flat_map(|(row, _)| row).copied().collect()
-    };
-    let with_weight = counted(rows);
+    let with_weight = with_weight_of(rows, d, weights);
     let n = T::from_f64((with_weight.len() / d) as f64);
     let means: Vec<T> = column_sums(&with_weight, d, |v| v).into_iter().map(|sum| sum / n).collect();
     for row in rows.chunks_exact_mut(d) {
@@ -209,7 +214,7 @@ fn centre<T: Number>(rows: &mut [T], d: usize, weights: &[T]) -> T {
             *v -= *mean;
         }
     }
-    let squares = column_sums(&counted(rows), d, |v| v * v);
+    let squares = column_sums(&with_weight_of(rows, d, weights), d, |v| v * v);
     squares.into_iter().fold(T::zero(), |sum, v| sum + v / n) / T::from_f64(d as f64)
 }
 
@@ -339,7 +344,7 @@ fn farthest<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize], coun
     if distances.iter().all(|v| *v == T::zero()) {
         return Vec::new();
     }
-    let mut order: Vec<usize> = (0..distances.len()).collect();
+    let mut order: Vec<usize> = (0..distances.len()).filter(|&i| points.weights[i] > T::zero()).collect();
     order.sort_by(|&a, &b| wide(distances[b]).total_cmp(&wide(distances[a])));
     order.truncate(count);
     order

@@ -112,9 +112,6 @@ impl Ids {
     }
 }
 
-/// From here on, neighbouring whole numbers are the same float64.
-const LARGE_ID: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
-
 fn no_memory(_: TryReserveError) -> Problem {
     Problem::format("there is too little memory for its numbers; read fewer rows or columns at a time (--memory)")
 }
@@ -191,13 +188,16 @@ impl Block {
             (rows, dtype): (&Array2<T>, Dtype),
             projection: &Projection,
         ) -> Result<(), Problem> {
+            // From here on, neighbouring whole numbers are the same floating-point number.
+            let digits = if dtype == Dtype::F32 { f32::MANTISSA_DIGITS } else { f64::MANTISSA_DIGITS };
+            let large = (1u64 << digits) as f64;
             for row in rows.outer_iter() {
                 projection.columns.iter().for_each(|&column| block.push(row[column].into(), dtype));
                 if let Some(column) = projection.id {
                     let id: f64 = row[column].into();
-                    if id.abs() >= LARGE_ID {
+                    if id.abs() >= large {
                         return Err(Problem::format(format!(
-                            "--id or --by: column {column} has {id}, and whole numbers from {LARGE_ID} on lose digits in arrays; write the table \
+                            "--id or --by: column {column} has {id}, and whole numbers from {large} on lose digits in arrays; write the table \
                              as .parquet or .csv"
                         )));
                     }

@@ -81,12 +81,11 @@ impl Table {
 
     /// Reads the numbers of a single column. Errors: as [`read`](Self::read); also if there are more columns.
     pub fn read_vector(&self) -> Result<Array1<f64>> {
-        let values = self.read()?.data.into_f64();
-        if values.ncols() != 1 {
-            let what = format!("the array has shape {:?}; expected (samples,)", values.shape());
+        if self.n_features() != 1 {
+            let what = format!("it has {} columns; expected one number for each sample", self.n_features());
             return Err(Problem::format(what).at(&self.first().path));
         }
-        Ok(values.index_axis_move(Axis(1), 0))
+        Ok(self.read()?.data.into_f64().index_axis_move(Axis(1), 0))
     }
 
     /// Returns the distinct names of the features; `None` if the files have none.

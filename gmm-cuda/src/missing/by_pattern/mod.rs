@@ -14,7 +14,7 @@ mod launches;
 mod pieces;
 mod store;
 
-use super::super::device::memory::{Numbers, allocate, copied, enlarge, zeroed};
+use super::super::device::memory::{Numbers, allocate, copied, enlarge, enlarge_with_zeros};
 use super::super::device::mismatch;
 use super::super::device::place::Element;
 use super::super::device::samples::Columns;
@@ -351,10 +351,8 @@ impl<T: Element> Memory<T> {
         }
         let pieces = shape.batches.iter().flat_map(|batch| shape.pieces(batch, most_rows(shape)));
         let rows = pieces.map(|slices| shape.rows(slices).len()).max().unwrap_or(0).next_multiple_of(TILE);
-        if self.q.len() < k * rows {
-            // The kernels read numbers behind the last sample, and ignore them.
-            self.q = zeroed(k * rows)?;
-        }
+        // The kernels read numbers behind the last sample, and ignore them.
+        enlarge_with_zeros(&mut self.q, k * rows)?;
         match goal {
             Goal::Scores(_) => enlarge(&mut self.scores, rows)?,
             Goal::Labels(_) => enlarge(&mut self.labels, rows)?,

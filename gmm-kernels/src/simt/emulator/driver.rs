@@ -181,8 +181,8 @@ fn attribute(attribute: c_uint) -> Option<c_int> {
     })
 }
 
-/// Defines the driver's functions, and [`symbol`], which finds them by name. Each body returns the function's answer. The
-/// functions behind `in the context` refuse a thread without it.
+/// Defines the driver's functions, and [`symbol`], which finds them by name. Each body returns the function's answer.
+/// The functions behind `in the context` refuse a thread without it.
 macro_rules! driver {
     (
         $(fn $name:ident($($arg:ident: $type:ty),*) $body:block)*

@@ -183,21 +183,26 @@ def load(
     how |= {"missing": takes_missing(estimator), "reproducible": getattr(estimator, "reproducible", False)}
     if labels is not None:
         how["labels"] = (labels, estimator.n_components)
-    try:
+    with refusing_non_finite(X if on_gpu(X) or original is None else original, estimator):
         return _core.Data(X, sample_weight, **how)
+
+
+@contextmanager
+def refusing_non_finite(X: Any, estimator: Any = None, missing: bool = False) -> Iterator[None]:
+    """Put scikit-learn's message about a value that is not finite before the engine's, which says where it is."""
+    try:
+        yield
     except _core.NonFiniteError as error:
         if on_gpu(X):
             raise ValueError(f"Input X contains NaN or infinity: {error}") from error
-        refuse_non_finite(estimator, X if original is None else original, error)
+        try:
+            if estimator is None:
+                check_array(X, input_name="X", ensure_all_finite="allow-nan" if missing else True)
+            else:
+                validated(estimator, X, reset=False, check_finite=True)
+        except ValueError as message:
+            raise ValueError(f"{message}\n{error}") from error
         raise
-
-
-def refuse_non_finite(estimator: Any, X: Any, error: Exception) -> None:
-    """Return scikit-learn's message about a value that is not finite, and the engine's, which says where it is."""
-    try:
-        validated(estimator, X, reset=False, check_finite=True)
-    except ValueError as message:
-        raise ValueError(f"{message}\n{error}") from error
 
 
 @contextmanager

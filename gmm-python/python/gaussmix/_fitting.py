@@ -445,13 +445,10 @@ class Fitting(DensityMixin, Estimator):  # type: ignore[misc]  # scikit-learn ha
         if not hasattr(self, "means_"):
             check_is_fitted(self)
         if sample_weight is None and not self.reproducible and self._takes(X):
-            try:
-                threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
+            threads, missing = n_threads(self.n_jobs), _arrays.takes_missing(self)
+            with _arrays.refusing_non_finite(X, self):
                 mean = _core.mean_score(X, self._mixture(), self.device, threads, _arrays.MEMORY, missing)
                 return mean + self._log_factor()
-            except _core.NonFiniteError as error:
-                _arrays.refuse_non_finite(self, X, error)
-                raise
         return self._data(X, sample_weight).mean_score(self._mixture()) + self._log_factor()
 
     def impute(self, X: ArrayLike, draws: int | None = None, random_state: int | np.random.RandomState | None = None) -> Floats:

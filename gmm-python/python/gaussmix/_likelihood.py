@@ -5,7 +5,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
 
 from . import _arrays, _core
 from ._arrays import Floats, Given, Measurements, is_mapped, n_threads, numbers_of
@@ -147,7 +146,7 @@ class Likelihood(Evaluation):
             copy = copy and not is_mapped(X) and np.may_share_memory(samples, np.asarray(X))
         _arrays.refuse_masked(sample_weight, "sample_weight")
         self._expect(covariance_type)
-        try:
+        with _arrays.refusing_non_finite(samples, missing=missing):
             self._data = _core.Data(
                 samples,
                 on_host(sample_weight),
@@ -160,10 +159,6 @@ class Likelihood(Evaluation):
                 missing=missing,
                 noise=noise,
             )
-        except _core.NonFiniteError:
-            if not on_gpu(samples):
-                check_array(samples, input_name="X", ensure_all_finite="allow-nan" if missing else True)
-            raise
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length
 
 from . import _core
-from ._arrays import Floats, Self, checked_weights, n_threads, numbers_of, refuse_non_finite
+from ._arrays import Floats, Self, checked_weights, n_threads, numbers_of, refusing_non_finite
 from ._gpu import beside, on_host
 from ._of_mixtures import OfOneMixture, constraints, with_parameters
 from ._parameters import count, seed_of, set_parameters
@@ -109,11 +109,8 @@ class GaussianMixtureRegressor(RegressorMixin, OfOneMixture):  # type: ignore[mi
 
     def _evaluate(self, evaluate: Callable[..., _Result], X: Any, x: Floats, *arguments: Any) -> _Result:
         """Have the engine evaluate the checked samples; ``X`` is what the caller gave."""
-        try:
+        with refusing_non_finite(X, self):
             return evaluate(x, *arguments, threads=n_threads(self.n_jobs), missing=self.missing)
-        except _core.NonFiniteError as error:
-            refuse_non_finite(self, X, error)
-            raise
 
     def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the mean of the targets given the features, and how they vary about it.

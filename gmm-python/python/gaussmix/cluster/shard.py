@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array
 
 from .. import _core
-from .._arrays import Floats, Labels, Missing, Weights, rows_of_caller
+from .._arrays import Floats, Labels, Missing, Weights, refusing_non_finite, rows_of_caller
 from .._partitions import Partition
 from ..hmm._base import sequences_of
 
@@ -173,28 +172,21 @@ class _Part:
             weights = None
         x, noise = self._split(x)
         first = self.partition.first
-        try:
-            with rows_of_caller(range(first, first + len(x))):
-                # The other GPUs of a computer are those of other workers.
-                return _core.Data(
-                    x,
-                    weights,
-                    device=options.device,
-                    float64=options.float64,
-                    threads=options.threads,
-                    settle=True,
-                    missing=options.missing,
-                    one_gpu=True,
-                    labels=None if labels is None else (labels, options.n_components),
-                    reproducible=options.reproducible,
-                    noise=noise,
-                )
-        except _core.NonFiniteError as error:
-            try:
-                check_array(x, input_name="X", ensure_all_finite="allow-nan" if options.missing else True)
-            except ValueError as message:
-                raise ValueError(f"{message}\n{error}") from error
-            raise
+        with refusing_non_finite(x, missing=options.missing), rows_of_caller(range(first, first + len(x))):
+            # The other GPUs of a computer are those of other workers.
+            return _core.Data(
+                x,
+                weights,
+                device=options.device,
+                float64=options.float64,
+                threads=options.threads,
+                settle=True,
+                missing=options.missing,
+                one_gpu=True,
+                labels=None if labels is None else (labels, options.n_components),
+                reproducible=options.reproducible,
+                noise=noise,
+            )
 
     def read(self) -> tuple[Floats, Weights]:
         """Give samples and weights; those that are not resident are read again."""

@@ -9,7 +9,7 @@ use ndarray::{Array1, Array2};
 use std::ops::ControlFlow;
 
 /// What the fits below give on every CPU.
-const DIGEST: u64 = 0x95f7_be46_2a9a_0c48;
+const DIGEST: u64 = 0xe7ba_7187_9289_7973;
 
 /// A hash of the bits of numbers (FNV-1a, of words).
 #[derive(Debug, Clone, PartialEq)]

@@ -162,5 +162,5 @@ fn bad_input() {
     folder.refused("fit far.csv --init m.json --device reference", &["row 2", "far"]);
     folder.refused("select x.csv -k 3:5", &["x.csv", "2 samples", "3 components"]);
     folder.refused("select x.csv -k 5 --merge", &["x.csv", "2 samples", "5 components"]);
-    folder.refused("select x.csv -k 1 --sample-weight far.csv", &["far.csv", "[3, 3]"]);
+    folder.refused("select x.csv -k 1 --sample-weight far.csv", &["far.csv", "3 columns"]);
 }

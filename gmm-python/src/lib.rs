@@ -113,7 +113,7 @@ mod _core {
         run_program,
         standard::Standardization,
         start::{
-            hierarchy, hierarchy_classes, kmeans_plusplus, kmeans_statistics, mixture_of_clusters, n_uniforms,
+            hierarchy, hierarchy_classes, kmeans, kmeans_plusplus, kmeans_statistics, mixture_of_clusters, n_uniforms,
             quantile_classes,
         },
         statistics::{Statistics, check_freeze},

@@ -73,6 +73,18 @@ pub fn kmeans_statistics(
     })
 }
 
+/// Returns the cluster of each row.
+#[pyfunction]
+#[pyo3(signature = (x, sample_weight, n_components, uniforms))]
+pub fn kmeans(
+    x: &Bound<'_, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    uniforms: &Bound<'_, PyAny>,
+) -> PyResult<NumPy<Vec<i64>>> {
+    whole_numbers(x, sample_weight, n_components, uniforms, scikit_learn::kmeans)
+}
+
 /// Returns the rows that k-means++ chooses.
 #[pyfunction]
 #[pyo3(signature = (x, sample_weight, n_components, uniforms))]
@@ -82,11 +94,20 @@ pub fn kmeans_plusplus(
     n_components: usize,
     uniforms: &Bound<'_, PyAny>,
 ) -> PyResult<NumPy<Vec<i64>>> {
+    whole_numbers(x, sample_weight, n_components, uniforms, scikit_learn::kmeans_plusplus)
+}
+
+fn whole_numbers(
+    x: &Bound<'_, PyAny>,
+    sample_weight: Option<&Bound<'_, PyAny>>,
+    n_components: usize,
+    uniforms: &Bound<'_, PyAny>,
+    of: impl Fn(View<'_>, Option<ArrayView1<'_, f64>>, usize, &[f64]) -> gaussmix::Result<Vec<usize>> + Send,
+) -> PyResult<NumPy<Vec<i64>>> {
     let (weights, uniforms) = (weights(sample_weight)?, arrays::vector("uniforms", uniforms)?.to_vec());
-    let rows = with(x, n_components, move |x| {
-        scikit_learn::kmeans_plusplus(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms)
-    });
-    rows.map(to_numpy)
+    let found =
+        with(x, n_components, move |x| of(x, weights.as_ref().map(|weights| weights.view()), n_components, &uniforms));
+    found.map(to_numpy)
 }
 
 /// Returns the mergers (N − 1, 2) of rows by the criterion of a model, after a transformation of the columns.

@@ -541,5 +541,5 @@ def test_bad_lengths(client):
         fit.fit(x, sequence_weight=[1.0] * 4)
     with pytest.raises(ValueError, match="'w20' of the column 'walk' lie apart, in partitions 0 and 1"):
         fit.fit(walks(5).map_partitions(lambda part: part.assign(walk=part.walk.where(part.walk != "w0", "w20"))), "walk")
-    with pytest.raises(ValueError, match="rows 0 to 699 of X: Input contains NaN"):
+    with pytest.raises(ValueError, match="rows 0 to 699 of X: Input X contains NaN"):
         fit.fit(da.where(x == x[0, 0], np.nan, x))

@@ -361,9 +361,10 @@ def test_the_classes_stand_in_the_place_of_hmmlearns(monkeypatch):
         setattr(homes["vhmm" if name.startswith("V") else "hmm"], name, cls)
     for name, module in [("hmmlearn", package), *((f"hmmlearn.{name}", module) for name, module in homes.items())]:
         monkeypatch.setitem(sys.modules, name, module)
-    program = ModuleType("program")
-    program.GaussianHMM = theirs["GaussianHMM"]
+    program, ours = ModuleType("program"), ModuleType("ours")
+    program.GaussianHMM, ours.GaussianHMM = theirs["GaussianHMM"], hmm.GaussianHMM
     monkeypatch.setitem(sys.modules, "program", program)
+    monkeypatch.setitem(sys.modules, "ours", ours)
     gaussmix.patch_hmmlearn()
     try:
         assert homes["hmm"].GMMHMM is hmm.GMMHMM and program.GaussianHMM is hmm.GaussianHMM
@@ -372,6 +373,7 @@ def test_the_classes_stand_in_the_place_of_hmmlearns(monkeypatch):
     finally:
         gaussmix.unpatch_hmmlearn()
     assert homes["hmm"].GMMHMM is theirs["GMMHMM"] and program.GaussianHMM is theirs["GaussianHMM"]
+    assert ours.GaussianHMM is hmm.GaussianHMM
 
 
 @pytest.mark.parametrize("kind", ["GaussianHMM", "GMMHMM"])

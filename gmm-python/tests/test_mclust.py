@@ -267,7 +267,7 @@ def test_errors_of_the_door(iris):
         (lambda: me(iris, "VVV", np.eye(4)), "inconsistent"),
         (lambda: hc(iris, "VEV"), "EII, VII, EEE or VVV"),
         (lambda: hc(iris, use="XYZ"), "VARS"),
-        (lambda: hc(iris[:1]), "1"),
+        (lambda: hc(iris[:0]), "0 sample"),
         (lambda: MclustDA(iris, SPECIES, "QDA"), "'MclustDA' or 'EDDA'"),
         (lambda: me(iris, "EVE", np.eye(3)[SPECIES], prior=priorControl()), "prior is given for EVE"),
         (lambda: fitted(iris, "VVE", prior="default"), "prior is given for VVE"),

@@ -46,7 +46,7 @@ impl Checked<Fitting<Em>> {
     /// components by splitting components of `before`, or `None` if no split is possible.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a mixture with noise; errors of the evaluator.
+    /// [`Error::Unsupported`](gmm_core::error::Error::Unsupported) for a mixture with noise; errors of the evaluator.
     pub fn grown_start(&self, before: Mixture, evaluator: &mut dyn Evaluator) -> Result<Option<Mixture>> {
         before.check_no_noise("the growth")?;
         let k = self.options.n_components;

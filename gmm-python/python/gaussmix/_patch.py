@@ -3,6 +3,7 @@
 import importlib
 import sys
 from abc import ABCMeta
+from collections.abc import Collection
 from types import ModuleType
 
 import sklearn.mixture
@@ -60,6 +61,8 @@ def unpatch_sklearn() -> None:
 _HMMLEARN = {"GaussianHMM": "hmmlearn.hmm", "GMMHMM": "hmmlearn.hmm", "VariationalGaussianHMM": "hmmlearn.vhmm"}
 #: hmmlearn's own, while ours are in their place.
 _THEIRS: dict[str, type] = {}
+#: The modules that had ours by their names before, which they keep.
+_WITH_OURS: set[str] = set()
 
 
 def patch_hmmlearn() -> None:
@@ -71,6 +74,8 @@ def patch_hmmlearn() -> None:
 
     for name, home in _HMMLEARN.items():
         module = importlib.import_module(home)
+        if name not in _THEIRS:
+            _WITH_OURS.update(of for of, some in list(sys.modules.items()) if getattr(some, "__dict__", {}).get(name) is getattr(hmm, name))
         _THEIRS.setdefault(name, getattr(module, name))
         _replace(_THEIRS[name], getattr(hmm, name), module)
 
@@ -80,14 +85,15 @@ def unpatch_hmmlearn() -> None:
     from . import hmm
 
     for name, theirs in _THEIRS.items():
-        _replace(getattr(hmm, name), theirs, sys.modules[_HMMLEARN[name]])
+        _replace(getattr(hmm, name), theirs, sys.modules[_HMMLEARN[name]], _WITH_OURS)
     _THEIRS.clear()
+    _WITH_OURS.clear()
 
 
-def _replace(old: type, new: type, home: ModuleType) -> None:
+def _replace(old: type, new: type, home: ModuleType, but: Collection[str] = ()) -> None:
     title = new.__name__
     for name, module in list(sys.modules.items()):
-        inside = name.split(".")[0] in ("sklearn", "hmmlearn", "gaussmix")
+        inside = name in but or name.split(".")[0] in ("sklearn", "hmmlearn", "gaussmix")
         # A look into the dictionary, because some modules import others when an attribute is asked for.
         if not inside and getattr(module, "__dict__", {}).get(title) is old:
             setattr(module, title, new)

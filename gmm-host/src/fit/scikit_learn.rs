@@ -344,7 +344,7 @@ fn farthest<T: Number>(points: &Points<T>, centres: &[T], labels: &[usize], coun
     if distances.iter().all(|v| *v == T::zero()) {
         return Vec::new();
     }
-    let mut order: Vec<usize> = (0..distances.len()).filter(|&i| points.weights[i] > T::zero()).collect();
+    let mut order: Vec<usize> = (0..distances.len()).collect();
     order.sort_by(|&a, &b| wide(distances[b]).total_cmp(&wide(distances[a])));
     order.truncate(count);
     order
